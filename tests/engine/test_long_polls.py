@@ -158,9 +158,10 @@ def test_close_answers_everybody(tmp_path: Path, assert_clean: AssertClean) -> N
 def test_a_callback_may_close_the_store(tmp_path: Path, assert_clean: AssertClean) -> None:
     store = flightlog.open(tmp_path, StoreSettings.small())
     first, rest = store.pull("t", 0, 0), [store.pull("t", 0, 0, wait_s=LONG_S) for _ in range(5)]
-    closed = WakeUp()
+    closed, called_by = WakeUp(), list[threading.Thread]()
 
     def close(answer: Future[GetResult]) -> None:
+        called_by.append(threading.current_thread())
         store.close()
         closed.notify()
 
@@ -170,6 +171,8 @@ def test_a_callback_may_close_the_store(tmp_path: Path, assert_clean: AssertClea
     for answer in rest:  # those that were not answered before
         error = answer.exception(LIMIT_S)
         assert isinstance(error, StoreClosedError) if error else bodies(answer) == [b"0"]
+    called_by[0].join(LIMIT_S)
+    assert not called_by[0].is_alive(), "the thread of the pulls ends as well"
     assert_clean(tmp_path)
 
 

@@ -121,6 +121,20 @@ def test_messages_wait_in_the_log_for_descriptors(
     assert assert_clean(path).records == 3
 
 
+def test_queue_files_that_had_no_descriptor_are_synced_by_the_next_round(tmp_path: Path, disk: FaultyDisk) -> None:
+    with flightlog.open(tmp_path / "store", settings(FlushMode.ASYNC), disk=disk) as store:
+        store.put(Message("t", b"x"))
+        inside.maintenance(store).dispatch()
+        inside.queue_table(store).files.forget_all()
+        disk.fail("open", "consumequeue/", errno.EMFILE)
+        with pytest.raises(TooManyFilesError):
+            inside.maintenance(store).flush_queues()
+        disk.heal()
+        synced = disk.count("sync", "consumequeue/")
+        inside.maintenance(store).flush_queues()
+        assert disk.count("sync", "consumequeue/") == synced + 1
+
+
 def test_many_queues_synced_at_once_or_poisoned(tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> None:
     """A failed sync of the file system is a failed sync: nothing that it should have written is called durable."""
     path = tmp_path / "store"

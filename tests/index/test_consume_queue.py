@@ -232,11 +232,13 @@ def test_the_thorough_end_is_before_the_first_zero_however_far_back(zeroed_from:
     assert queue_at(tmp_path).end == zeroed_from
 
 
-def test_a_hole_in_the_last_files_ends_the_queue(tmp_path: Path) -> None:
-    queue_at(tmp_path).put(0, units(*range(1, 31)))
-    path = tmp_path / f"{200:020d}"
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_hole_in_the_last_files_ends_the_queue(number: int, tmp_path: Path) -> None:
+    """It lies in the file before the last one."""
+    queue_at(tmp_path).put(0, units(*range(1, 10 * number + 21)))
+    path = tmp_path / f"{200 * number:020d}"
     path.write_bytes(path.read_bytes()[:100] + bytes(20) + path.read_bytes()[120:])
-    assert queue_at(tmp_path).end == 15
+    assert queue_at(tmp_path).end == 10 * number + 5
 
 
 def test_a_file_that_vanishes_under_a_reader(tmp_path: Path) -> None:

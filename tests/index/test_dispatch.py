@@ -161,6 +161,16 @@ def test_a_queue_that_lags_is_noticed(tmp_path: Path) -> None:
     assert queue is not None and queue.end == 4
 
 
+def test_the_messages_that_can_be_missing_lie_behind_the_last_one_of_the_queue(tmp_path: Path) -> None:
+    others: list[Record] = [(b"other", 0, i, 0, b"") for i in range(9)]
+    jumps: list[Record] = [(b"t", 0, 0, 0, b""), (b"t", 0, 4, 0, b""), (b"t", 0, 5, 0, b"")]
+    table, count = in_memory(tmp_path, *others, *jumps)
+    first = 9 * 96
+    assert count.impossible == [(first + 92, 4)], "the log has room for one, and the first of the run is named"
+    queue = table.get(("t", 0))
+    assert queue is not None and queue.end == 1
+
+
 @pytest.mark.parametrize("in_memory", [True, False])
 @pytest.mark.parametrize("queue_offset", [1 << 20, 1 << 40, (1 << 63) - 1])
 def test_a_queue_offset_that_cannot_be_is_left_out(queue_offset: int, in_memory: bool, tmp_path: Path) -> None:

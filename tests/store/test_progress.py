@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state import progress
 from flightlog.store.state.progress import Progress, ProgressPage, decode_progress, progress_path, read_progress
+from flightlog.testing.faulty_disk import FaultyDisk
 
 WORD = st.integers(-(1 << 63), (1 << 63) - 1)
 OFFSET = st.integers(0, (1 << 63) - 1)
@@ -110,6 +112,19 @@ def test_a_published_word_is_seen_at_once(
     page.sync()
     page.close()
     assert read_progress(RealDisk(), tmp_path) == replace(EXAMPLE, **change)
+
+
+def test_a_sync_writes_the_words_that_had_no_room(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    page = ProgressPage(disk, tmp_path, is_mapped=False)
+    page.begin(EXAMPLE)
+    disk.fail("write", "flightlog/progress", errno.EDQUOT)
+    page.publish(progress.APPENDED, 6000)
+    assert read_progress(RealDisk(), tmp_path) == EXAMPLE
+    disk.heal()
+    page.sync()
+    assert read_progress(RealDisk(), tmp_path) == replace(EXAMPLE, appended=6000)
+    page.close()
 
 
 def test_no_page(tmp_path: Path) -> None:

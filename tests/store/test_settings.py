@@ -85,6 +85,12 @@ def test_defaults_are_rocketmqs() -> None:
     assert settings.delay_levels == "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
+def test_bounds_of_the_format_and_of_rocketmq() -> None:
+    assert RANGES["max_message_size"] == (1, 1 << 30), "sizes and positions of records are Java ints"
+    assert RANGES["access_memory_percent"] == (0, 100)
+    assert RANGES["clean_batch_count"][0] == 1, "with none, no segment would ever go"
+
+
 def test_small() -> None:
     assert (StoreSettings.small().segment_size, StoreSettings.small().queue_file_entries) == (1 << 20, 1000)
     changed = StoreSettings.small(segment_size=8192, flush_mode=FlushMode.SYNC)
