@@ -173,6 +173,19 @@ def test_a_disk_that_runs_full_in_an_append(
     assert assert_clean(path).records == 8
 
 
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_each_put_is_on_the_progress_page_at_once(
+    is_mapped: bool, mode: FlushMode, kernel: str, tmp_path: Path, cow: FaultyDisk
+) -> None:
+    path, disk = tmp_path / "store", RealDisk() if is_mapped else cow
+    with flightlog.open(path, StoreSettings.small(flush_mode=mode), disk=disk) as store:
+        for number in range(5):
+            result = store.put(Message("t", b"%d" % number))
+            known = read_progress(RealDisk(), path)
+            assert known is not None and known.appended == result.physical_offset + result.size
+
+
 def test_a_progress_page_that_has_no_room_is_brought_up_later(
     tmp_path: Path, cow: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
 ) -> None:
