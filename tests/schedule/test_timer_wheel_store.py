@@ -110,6 +110,19 @@ def test_within_a_second_the_order_is_that_of_the_puts(opened: Opened, clock: Se
     assert timed.delivered() == list(range(700))
 
 
+@pytest.mark.parametrize("bound", ["GIVE_COUNT", "GIVE_SIZE"])
+def test_a_second_of_more_timers_than_one_append_takes(
+    bound: str, opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"flightlog.schedule.timer_wheel_store.{bound}", 3)
+    timed = opened()
+    for number in range(10):
+        timed.put("orders", number, clock.at_ms + 1000)
+    clock.at_ms += 10_000
+    timed.run()
+    assert timed.delivered() == list(range(10))
+
+
 def test_a_cancelled_timer_is_not_delivered(opened: Opened, clock: SetClock) -> None:
     timed = opened()
     due = clock.at_ms + 5_500
