@@ -52,12 +52,15 @@ class OrderedSubscription(Subscription):
     # -- a member of its group
 
     def revoke(self, queue: MessageQueue) -> bool:
-        with self._lock:
-            if queue in self._out:
+        with self._lock:  # held from the look to the end: another thread may be about to take the next batch
+            is_out = queue in self._out
+            if is_out:
                 self._is_awaited.add(queue)
                 self._rest(queue, LEAVING_S)
-                return False
-        return super().revoke(queue)
+            else:
+                self._drop(queue)
+        self._waiters.notify()
+        return not is_out
 
     def _drop(self, queue: MessageQueue) -> None:
         super()._drop(queue)

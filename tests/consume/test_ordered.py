@@ -112,6 +112,24 @@ def test_a_queue_moves_once_what_is_at_work_has_ended(world: World) -> None:
         assert [message.queue_offset for _ in range(2) for message in member.poll(1)] == [2, 2]
 
 
+@pytest.mark.parametrize("when", range(5))
+def test_a_queue_is_not_taken_from_a_thread_that_polls_meanwhile(world: World, when: int) -> None:
+    world.store.put(Message("orders", b"0", queue_id=3))
+    left = world.join()
+    polled: list[ReceivedMessage] = []
+    released = iter(range(when + 1))
+
+    def poll() -> None:
+        if next(released, None) == when:
+            polled.extend(left.poll())
+
+    inside.on_lock_release(left, poll)
+    right = world.join()
+    world.now_s += 1
+    polled += right.poll()
+    assert [message.ack() for message in polled] == [True], "by one of them"
+
+
 def test_a_queue_that_a_round_wanted_and_does_not_want_any_more_goes_on(world: World) -> None:
     put(world.store, 40, queues=4)
     left = world.join()

@@ -193,6 +193,25 @@ def waiting_for_arrivals(store: AnyStore) -> int:
     return len(arrivals(store)._waiting)
 
 
+class _LockWithHook:
+    """A lock that calls something each time that it was let go."""
+
+    def __init__(self, lock: AbstractContextManager[object], released: Callable[[], None]) -> None:
+        self._lock, self._released = lock, released
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.__exit__(None, None, None)
+        self._released()
+
+
+def on_lock_release(subscription: Subscription, do: Callable[[], None]) -> None:
+    """Have this done, where another thread could do it, each time that the member lets go of its lock."""
+    subscription._lock = _LockWithHook(subscription._lock, do)  # type: ignore[assignment]
+
+
 def waiting_for_messages(subscription: Subscription) -> int:
     return len(subscription._waiters._wake_ups)
 
