@@ -88,12 +88,19 @@ class OrderedSubscription(Subscription):
                 continue
             if suspects is not None and not (queue in suspects and suspects.take(queue)):
                 continue
-            batch = self._next_of(queue, count if suspects is None else 1)
+            batch: list[ReceivedMessage] = []
+            try:
+                batch = self._next_of(queue, count if suspects is None else 1)
+            except Exception:
+                if suspects is not None:
+                    suspects.clear(queue)  # the others go on without it
+                raise
+            finally:
+                if suspects is not None and not batch:
+                    suspects.release(queue)
             if batch:
                 self._out[queue] = {message.place for message in batch}
                 return batch
-            if suspects is not None:
-                suspects.release(queue)
         return []
 
     def _next_of(self, queue: MessageQueue, count: int) -> list[ReceivedMessage]:
@@ -104,6 +111,8 @@ class OrderedSubscription(Subscription):
                 break
             ahead.extend(self._ready)
             self._ready.clear()
+            if not ahead:  # all that was read had been sent back before a crash
+                continue
             message = ahead.popleft()
             if message.is_at_work:  # not acknowledged since it was given back
                 self._suspects.note_alone(message, message.queue_offset)

@@ -359,7 +359,7 @@ class Subscription(AsyncSubscription):
             self._sit_down_again()
         with self._lock:
             batch = [] if self.is_over else self._choose(count)
-            has_died = bool(batch) and batch[0].place == self._suspects.died_in
+            has_died = bool(batch) and self._suspects.has_died_in(batch[0])
             is_more = bool(self._ready) and not self._suspects.is_on
         if is_more:
             self._waiters.notify()
@@ -367,7 +367,6 @@ class Subscription(AsyncSubscription):
             return batch
         self._suspects.tell_died(batch[0])
         self.fail(batch)
-        self._suspects.died_in = None
         return self.poll(count)
 
     def _choose(self, count: int) -> list[ReceivedMessage]:

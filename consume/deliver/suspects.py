@@ -36,8 +36,8 @@ class Suspects:
         """Of the member's queues that have suspects: those from `first` on and below `end`."""
         self._alone: tuple[MessageQueue, Start] | None = None
         """What was noted of the message that is out alone."""
-        self.died_in: Place | None = None
-        """The message that was out alone when the process died, once it is out again: its attempt has failed."""
+        self._died_in: tuple[Place, int] | None = None
+        """The message that was out alone when the process died, once it is out again, and that attempt."""
 
     @property
     def is_on(self) -> bool:
@@ -145,7 +145,7 @@ class Suspects:
             return
         if start.attempt and message.message.physical_offset == start.suspect:
             message.attempt = max(message.attempt, start.attempt - 1)
-            self.died_in = message.place
+            self._died_in = message.place, message.attempt + 1
             self._starts[message.queue] = start._replace(suspect=NO_SUSPECT, attempt=0)
         else:  # whatever becomes of it, the process has outlived it: it comes among all others the next time
             self._starts[message.queue] = start._replace(first=message.queue_offset + 1)
@@ -167,11 +167,15 @@ class Suspects:
 
     def note_sent(self, message: ReceivedMessage, physical_offset: int) -> None:
         """The message was sent back, as a record at this offset."""
-        has_died = message.place == self.died_in
+        has_died = self.has_died_in(message)
         store = self._stores().get(message.queue.broker_name)
         if store is not None:
             sent = Sent(message.attempt, physical_offset)
             store.starts.note_sent(self._group, origin_id(message.message), sent, has_died=has_died)
+
+    def has_died_in(self, message: ReceivedMessage) -> bool:
+        """Whether the process died in this attempt: the message is out only to be counted as failed."""
+        return self._died_in is not None and self._died_in == (message.place, message.attempt)
 
     def tell_died(self, message: ReceivedMessage) -> None:
         text = "group %s: the process died in attempt %d of %r"

@@ -5,19 +5,19 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
-from flightlog import Message, MessageQueue, Store, StoreSettings
+from flightlog import CorruptRecordError, GetResult, Message, MessageQueue, ReceivedMessage, Store, StoreSettings
 from flightlog.consume.retry.starts import EMPTY, SENT_COUNT, SLOT_SIZE, Sent, Start, Starts
 from flightlog.store.disk.disk import RealDisk
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import killed_by_message
+from flightlog.tests.support import inside, killed_by_message
 from flightlog.tests.support.killed_copy import copy_as_killed
 
 if TYPE_CHECKING:
@@ -185,6 +185,64 @@ def test_copies_of_what_was_sent_back_before_a_kill_are_passed_over(lives: Lives
     member.seek(MessageQueue("orders", "store", 0), 0)
     first = member.receive(0)
     assert first is not None and first.body == b"0", "a seek has all that is there"
+
+
+def test_an_ordered_queue_of_nothing_but_copies_goes_on(lives: Lives) -> None:
+    lives.store.put(Message("orders", b"0"))
+    (message,) = lives.store.subscribe("orders", "g", ordered=True, max_attempts=1).poll()
+    assert message.send_back() and dead(lives.store) == [(b"0", 1)]
+    store = lives.kill()
+    with store.subscribe("orders", "g", ordered=True, max_attempts=1) as member:
+        assert member.poll() == []
+        store.put(Message("orders", b"1"))
+        assert [message.body for message in member.poll()] == [b"1"]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_damaged_message_after_a_kill_holds_up_its_queue_alone(
+    lives: Lives, monkeypatch: pytest.MonkeyPatch, ordered: bool
+) -> None:
+    lives.store.put_many(Message("orders", b"%d" % n, queue_id=n % 2) for n in range(8))
+    before = lives.store.subscribe("orders", "g", ordered=ordered)
+    assert {message.queue_id for _ in range(2) for message in before.poll(4)} == {0, 1}
+    store = lives.kill()
+    get = inside.engine(store).get
+
+    def damaged(topic: str, queue_id: int, *rest: Any, **options: Any) -> GetResult:
+        if queue_id == 0:
+            raise CorruptRecordError(store.path, 0, "bytes that are no record", "a record")
+        return get(topic, queue_id, *rest, **options)
+
+    monkeypatch.setattr(inside.engine(store), "get", damaged)
+    with store.subscribe("orders", "g", ordered=ordered) as member:
+        member.has_listener = True
+        with pytest.raises(CorruptRecordError):
+            member.poll()
+        for number in (1, 3, 5, 7):
+            (message,) = member.poll()
+            assert message.body == b"%d" % number and message.ack()
+
+
+def test_an_attempt_that_ended_the_process_counts_once(
+    lives: Lives, time: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives.store.put(Message("orders", b"0"))
+    assert lives.store.subscribe("orders", "g", ordered=True).poll()
+    assert lives.kill().subscribe("orders", "g", ordered=True).poll()
+    member = lives.kill().subscribe("orders", "g", ordered=True)
+    polled: list[ReceivedMessage] = []
+    fail = member.fail
+
+    def fail_and_poll(messages: Sequence[ReceivedMessage], delay_s: float | None = None) -> int:
+        count = fail(messages, delay_s)
+        time.advance(1_000)
+        polled.extend(member.poll())  # as another thread would
+        return count
+
+    monkeypatch.setattr(member, "fail", fail_and_poll)
+    assert member.poll() == [] and [message.attempt for message in polled] == [2]
+    assert caplog.text.count("the process died in attempt 1") == 1
+    member.close()
 
 
 def test_a_copy_is_not_passed_over_if_the_log_lost_the_record_that_was_sent_back(
