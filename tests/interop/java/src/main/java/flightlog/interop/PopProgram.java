@@ -22,6 +22,7 @@ import org.apache.rocketmq.remoting.protocol.RequestCode;
 import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ChangeInvisibleTimeRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ChangeInvisibleTimeResponseHeader;
+import org.apache.rocketmq.remoting.protocol.header.ConsumerSendMsgBackRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil;
 import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.PopMessageResponseHeader;
@@ -38,6 +39,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * ack     GROUP TOPIC NAME
  * change  GROUP TOPIC NAME INVISIBLE_MS           the name has the new handle then
  * handle  NAME EXTRA_INFO                         a handle that was given elsewhere
+ * back    GROUP OFFSET LEVEL                      a consumer sends back what lies at this byte of the log
  * sleep   MS
  * </pre>
  */
@@ -112,12 +114,26 @@ final class PopProgram {
             case "handle":
                 handles.put(words[1], words[2]);
                 break;
+            case "back":
+                back(words);
+                break;
             case "sleep":
                 Thread.sleep(Long.parseLong(words[1]));
                 break;
             default:
                 throw new IllegalArgumentException("no order is called " + words[0]);
         }
+    }
+
+    private void back(String[] words) throws Exception {
+        ConsumerSendMsgBackRequestHeader header = new ConsumerSendMsgBackRequestHeader();
+        header.setGroup(words[1]);
+        header.setOffset(Long.parseLong(words[2]));
+        header.setDelayLevel(Integer.parseInt(words[3]));
+        header.setOriginTopic("orders");
+        header.setUnitMode(false);
+        RemotingCommand response = call(RequestCode.CONSUMER_SEND_MSG_BACK, header);
+        out.print(new JsonLine("back").put("code", response.getCode()).put("remark", response.getRemark()));
     }
 
     private void pop(String[] words) throws Exception {

@@ -1,0 +1,123 @@
+"""Failed messages beside a RocketMQ broker: the same records in the retry topic and among the dead letters, and each
+continues the attempts of the other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import flightlog
+from flightlog import Message, StoredMessage, StoreSettings
+from flightlog.consume.retry.send_back import send_to_dead_letters, send_to_retry
+from flightlog.tests.interop import mixed
+from flightlog.tests.interop.harness import Line, RocketMq
+from flightlog.tests.support import process
+
+pytestmark = pytest.mark.ci
+
+LEVELS = " ".join(["1s"] * 18)
+SIZES = {"segmentSize": 1 << 20, "queueEntries": 1000, "index": False, "config.messageDelayLevel": LEVELS}
+SETTINGS = StoreSettings(segment_size=1 << 20, queue_file_entries=1000, key_index=False, delay_levels=LEVELS)
+COUNT = 60
+
+
+def run_broker(rocketmq: RocketMq, root: Path, *orders: Sequence[object]) -> list[Line]:
+    """A broker with these orders; see PopProgram.java."""
+    path = root.parent / f"orders-{root.name}"
+    path.write_text("".join("\t".join(map(str, words)) + "\n" for words in (("group", "g"), *orders)))
+    with rocketmq.run("pop", {"path": root, "orders": path, **SIZES}, 300) as output:
+        return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def originals(root: Path) -> list[StoredMessage]:
+    """Messages of every kind, each with a queue entry. A broker takes none back that has an empty body."""
+    dice = islice(mixed.mixed_messages(7), 3 * COUNT)
+    plain = [each for each in dice if not each.sys_flag & 12 and 0 < len(each.body) < 10_000][:COUNT]
+    with flightlog.open(root, SETTINGS) as store:
+        store.create_topic("orders", 2)
+        for number, each in enumerate(plain):
+            each.topic, each.queue_id, each.reconsume_times = "orders", number % 2, (0, 3, 15, 16, 17)[number % 5]
+            store.put(each)
+        store.put(Message("orders", b"was late", delay_level=1))
+        process.wait_until(lambda: any(m.body == b"was late" for m in store.read("orders")))
+        return [message for queue_id in range(2) for message in store.read("orders", queue_id)]
+
+
+def sent_back(root: Path) -> list[tuple[object, ...]]:
+    """All fields of what is in the retry topic and among the dead letters, but times and where they are in the log."""
+    with flightlog.open_read_only(root) as view:
+        return [
+            (
+                *(m.topic, m.queue_id, m.queue_offset, m.body, m.body_crc, m.flag, m.sys_flag, m.born_timestamp_ms),
+                *(m.born_host, m.reconsume_times, m.prepared_transaction_offset, m.properties),
+            )
+            for topic in ("%RETRY%g", "%DLQ%g")
+            for m in view.read(topic)
+        ]
+
+
+def test_records_are_those_of_the_broker(rocketmq: RocketMq, tmp_path: Path) -> None:
+    found = originals(tmp_path / "ours")
+    shutil.copytree(tmp_path / "ours", tmp_path / "theirs")
+    orders = [
+        ("back", "g", message.physical_offset, -1 if number % 7 == 6 else 0) for number, message in enumerate(found)
+    ]
+    lines = run_broker(rocketmq, tmp_path / "theirs", *orders, ("sleep", 5000))
+    refused = {
+        number: line["remark"]
+        for number, line in enumerate(line for line in lines if line["type"] == "back")
+        if line["code"]
+    }
+    assert not refused, [(found[number], refused[number]) for number in refused]
+    with flightlog.open(tmp_path / "ours", SETTINGS) as store:
+        inner = store.message_store
+        for number, message in enumerate(found):
+            attempt = message.reconsume_times + 1
+            if attempt >= 17 or number % 7 == 6:
+                send_to_dead_letters(inner, "g", message, attempt)
+            else:
+                send_to_retry(inner, "g", message, attempt)
+        process.wait_until(lambda: not any(state.pending for state in store.statistics().delays))
+        topics = {name: (t.perm, t.read_queue_count, t.write_queue_count) for name, t in store.topics().items()}
+    ours, theirs = sent_back(tmp_path / "ours"), sent_back(tmp_path / "theirs")
+    key = repr
+    assert len(ours) == len(found)
+    # The levels deliver side by side, so their order in the retry topic is nobody's.
+    without_place = [sorted((each[:2] + each[3:] for each in some), key=key) for some in (ours, theirs)]
+    assert without_place[0] == without_place[1]
+    made = json.loads((tmp_path / "theirs" / "config" / "topics.json").read_text())["topicConfigTable"]
+    for name in ("%RETRY%g", "%DLQ%g"):
+        assert topics[name] == tuple(made[name][field] for field in ("perm", "readQueueNums", "writeQueueNums"))
+
+
+def test_each_continues_the_attempts_of_the_other(rocketmq: RocketMq, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with flightlog.open(root, SETTINGS) as store:
+        store.put_many(Message("orders", b"%d" % number) for number in range(3))
+        offsets = [message.physical_offset for message in store.read("orders")]
+        with store.subscribe("orders", "g", max_attempts=4) as member:
+            for message in islice(member, 3):
+                assert message.send_back()
+    lines = run_broker(rocketmq, root, ("sleep", 4000))
+    assert lines[-1]["type"] == "closed"
+    with flightlog.open(root, SETTINGS) as store:
+        waiting = list(store.read("%RETRY%g"))
+        assert sorted(m.body for m in waiting) == [b"0", b"1", b"2"], "the broker has delivered what we sent back"
+    backs = [("back", "g", message.physical_offset, 0) for message in waiting]
+    lines = run_broker(rocketmq, root, *backs, ("sleep", 500))
+    assert [line["code"] for line in lines if line["type"] == "back"] == [0] * 3, offsets
+    with flightlog.open(root, SETTINGS) as store:
+        with store.subscribe("orders", "g", max_attempts=3) as member:
+            found = {}
+            for message in islice(member, 6):
+                found[message.body, message.attempt] = message.topic
+                assert message.ack() if message.attempt == 2 else message.send_back()
+        assert found == {(b"%d" % n, attempt): "orders" for n in range(3) for attempt in (2, 3)}
+        assert sorted((m.body, m.reconsume_times) for m in store.dead_letters("g")) == [
+            (b"%d" % n, 3) for n in range(3)
+        ]
