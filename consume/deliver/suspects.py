@@ -175,7 +175,7 @@ class Suspects:
 
     def has_died_in(self, message: ReceivedMessage) -> bool:
         """Whether the process died in this attempt: the message is out only to be counted as failed."""
-        return self._died_in is not None and self._died_in == (message.place, message.attempt)
+        return self._died_in == (message.place, message.attempt)
 
     def tell_died(self, message: ReceivedMessage) -> None:
         text = "group %s: the process died in attempt %d of %r"

@@ -116,7 +116,8 @@ class Transactions:
 
     def run_due(self) -> float | None:
         """Do what is due; how many seconds the thread may sleep at most, None: until it is woken."""
-        if self._checks_due_s is not None and self._clock.monotonic_s() >= self._checks_due_s:
+        checks_due_s = self._checks_due_s  # read once: the last checker may leave at any moment
+        if checks_due_s is not None and self._clock.monotonic_s() >= checks_due_s:
             self.check_now()
             with self._open.lock:
                 if self._checks_due_s is not None:

@@ -251,6 +251,20 @@ def test_one_checker_a_group(application: Application) -> None:
     TransactionChecker(application.store, GROUP, application.answer).close()
 
 
+def test_the_last_checker_leaves_while_the_thread_looks_at_the_time(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions, now_s = inside.transactions_by_hand(application.store), application.clock.monotonic_s
+
+    def leave_and_look() -> float:
+        application.checker.close()
+        return now_s()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(application.clock, "monotonic_s", leave_and_look)
+        assert transactions.run_due() is None
+
+
 def test_a_check_uses_the_store(application: Application) -> None:
     application.checker.close()
     raised: list[Exception] = []
