@@ -158,6 +158,20 @@ def test_queues_may_hold_nonsense(
     numbered.check_goes_on(root, 200)
 
 
+@pytest.mark.parametrize("hole", [*range(4), slice(0, 2), slice(1, 3)])
+def test_queues_may_have_holes(hole: int | slice, killed: Path, numbered: Numbered) -> None:
+    """Of the last three files of every queue: entries behind them are sound."""
+    numbered.reboot(killed)
+    for folder in sorted({path.parent for path in queue_files(killed)}):
+        for path in sorted(folder.iterdir())[-3:]:
+            entries = [path.read_bytes()[at : at + 20] for at in range(0, 200, 20)]
+            holes = range(10)[hole] if isinstance(hole, slice) else [hole]
+            path.write_bytes(b"".join(bytes(20) if n in holes else entry for n, entry in enumerate(entries)))
+    with flightlog.open_read_only(killed) as view:
+        assert numbered.read(view) == numbered.listed(200)
+    numbered.check_goes_on(killed, 200)
+
+
 @pytest.mark.parametrize("state", ["closed", "killed"])
 def test_a_queue_of_another_queue(state: str, request: pytest.FixtureRequest, numbered: Numbered) -> None:
     """Entries that point at sound records, which are not theirs."""
