@@ -59,7 +59,7 @@ RANGES: Ranges = {
     "timer_slot_max_count": (1, MAX_ANSWER),
     "transaction_timeout_ms": INTERVAL_MS,
     "transaction_check_interval_ms": INTERVAL_MS,
-    "transaction_check_max": (1, MAX_ANSWER),
+    "transaction_check_max_count": (1, MAX_ANSWER),
     "get_memory_max_size": (1, MAX_ANSWER),
     "get_memory_max_count": (1, MAX_ANSWER),
     "get_disk_max_size": (1, MAX_ANSWER),
@@ -195,7 +195,7 @@ class StoreSettings:
     its property CHECK_IMMUNITY_TIME_IN_SECONDS. See TransactionChecker."""
     transaction_check_interval_ms: int = 30_000
     """How often half messages are looked at while there is a TransactionChecker (`transactionCheckInterval`)."""
-    transaction_check_max: int = 15
+    transaction_check_max_count: int = 15
     """How often somebody is asked about a half message, before it goes to TRANS_CHECK_MAX_TIME_TOPIC
     (`transactionCheckMax`)."""
     get_memory_max_size: int = 256 << 10

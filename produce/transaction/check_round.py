@@ -2,13 +2,13 @@
 
 In the order of their queue, from the offset of the group CID_RMQ_SYS_TRANS on, a half message
 
-    that an op message names, or that ended meanwhile     is passed
-    that is open in this process                          is put back; the rest waits if it is young
-    that has a commit record                              gets the op message that a crash has taken
-    that was asked about `transaction_check_max` times    goes to TRANS_CHECK_MAX_TIME_TOPIC
-    or is older than `retention_hours` (None: 72 hours)   goes there, too
-    that is younger than `transaction_timeout_ms`         ends the round: most of those behind it are younger
-    that is within its own immunity time                  is put back
+    that an op message names, or that ended meanwhile            is passed
+    that is open in this process                                 is put back; the rest waits if it is young
+    that has a commit record                                     gets the op message that a crash has taken
+    that was asked about `transaction_check_max_count` times     goes to TRANS_CHECK_MAX_TIME_TOPIC
+    or is older than `retention_hours` (None: 72 hours)          goes there, too
+    that is younger than `transaction_timeout_ms`                ends the round: most of those behind it are younger
+    that is within its own immunity time                         is put back
     of a producer group without a checker                 is put back
     any other                                             is put back, counted, and its group's checker is asked
 
@@ -155,7 +155,7 @@ class CheckRound:
                 if not waits_behind:
                     transactions.move(opened, half)
                 return not waits_behind
-        if times_checked(half) >= settings.transaction_check_max or self._is_too_old(age_ms):
+        if times_checked(half) >= settings.transaction_check_max_count or self._is_too_old(age_ms):
             if not self._end_answered(half):
                 self._discard(half)
             return True

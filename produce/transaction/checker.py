@@ -38,8 +38,8 @@ class TransactionChecker:
 
     Every `transaction_check_interval_ms` (30 s) the store looks at the half messages that are older than
     `transaction_timeout_ms` (6 s), or than their property CHECK_IMMUNITY_TIME_IN_SECONDS; what is answered with UNKNOWN
-    `transaction_check_max` times (15) goes to the topic TRANS_CHECK_MAX_TIME_TOPIC and stays invisible. Transactions
-    that are still open in this process are not asked about.
+    `transaction_check_max_count` times (15) goes to the topic TRANS_CHECK_MAX_TIME_TOPIC and stays invisible.
+    Transactions that are still open in this process are not asked about.
 
     Raises InconsistentGroupError if the store has a checker of this group, InvalidArgumentError, StoreClosedError,
     ForkedStoreError, ThreadStartError. A context manager; the store's close ends it, too.

@@ -69,13 +69,13 @@ def check_transactional(message: Message, settings: StoreSettings) -> None:
     if message.prepared_transaction_offset:
         raise _refused(message, "prepared_transaction_offset: expected 0, the commit sets it")
     if IMMUNITY_S in given:
-        longest_s = settings.transaction_check_max * settings.transaction_check_interval_ms // 1000
+        longest_s = settings.transaction_check_max_count * settings.transaction_check_interval_ms // 1000
         text = given[IMMUNITY_S]
         if not isinstance(text, str) or not text.isascii() or not text.isdigit() or int(text[:20]) > longest_s:
             raise _refused(
                 message,
                 f"the property {IMMUNITY_S}={text!r}: expected a whole number of seconds, at most {longest_s} "
-                "(transaction_check_max times transaction_check_interval_ms)",
+                "(transaction_check_max_count times transaction_check_interval_ms)",
             )
 
 

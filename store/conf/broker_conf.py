@@ -59,7 +59,7 @@ NAMES: Mapping[str, str] = {
     "timer_slot_max_count": "timerCongestNumEachSlot",
     "transaction_timeout_ms": "transactionTimeOut",
     "transaction_check_interval_ms": "transactionCheckInterval",
-    "transaction_check_max": "transactionCheckMax",
+    "transaction_check_max_count": "transactionCheckMax",
     "get_memory_max_size": "maxTransferBytesOnMessageInMemory",
     "get_memory_max_count": "maxTransferCountOnMessageInMemory",
     "get_disk_max_size": "maxTransferBytesOnMessageInDisk",

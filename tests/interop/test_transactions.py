@@ -28,7 +28,7 @@ pytestmark = pytest.mark.ci
 
 SIZES = {"segmentSize": 1 << 20, "queueEntries": 1000, "index": False}
 CHECKS = {"timeOut": 6000, "checkMax": 3, "checkInterval": 5000}
-SETTINGS = StoreSettings(segment_size=1 << 20, queue_file_entries=1000, key_index=False, transaction_check_max=3)
+SETTINGS = StoreSettings(segment_size=1 << 20, queue_file_entries=1000, key_index=False, transaction_check_max_count=3)
 QUIET_MS = 12_000
 """By then a broker has looked twice."""
 TOPIC, GROUP = "orders", "billing"
