@@ -266,7 +266,12 @@ class Producer:
         return sent
 
     def transaction(
-        self, message: Message, *, group: str | None = None, selector: Selector | None = None
+        self,
+        message: Message,
+        *,
+        group: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
     ) -> Transaction:
         """Store a message that nobody sees until the transaction that this returns is committed.
 
@@ -276,21 +281,29 @@ class Producer:
 
         Queue and store are chosen as by `send`. The half message is stored when this returns, as durable as after a
         put; the TransactionChecker of this producer's group answers for it if its process dies. The store must have
-        been opened without a pre_put_hook.
+        been opened without a pre_put_hook. `timeout_s` is that of the half message, as in `send`; a half message whose
+        sync takes longer is rolled back, so the SendTimeoutError says that the message can be sent again.
 
         Raises InvalidMessageError for what a transaction cannot have: a delay, an inner batch, light queues;
         ThreadStartError; otherwise as `send`.
         """
         check_message(message)
         half = replace(message, properties={**(message.properties or {}), IS_TRANSACTION: "true"})
-        sending = self._begin(half, group, selector, None)
+        sending = self._begin(half, group, selector, timeout_s)
         sending.record_topic = HALF_TOPIC
         self._hold_back(sending)
         begun: list[Transaction] = []
 
         def begin(sending: Sending, queue: MessageQueue) -> PutResult:
             transactions = transactions_of(self._sender.store_of(queue))
-            opened = transactions.begin(sending.to(queue), self.producer_group, sending.uniq_key)
+            left_s = self._sender.left_s(sending) if sending.ends_waits else None
+            try:
+                opened = transactions.begin(sending.to(queue), self.producer_group, sending.uniq_key, left_s)
+            except TimeoutError:
+                self._sender.note_hanging(queue, left_s or 0.0)
+                late = sending.timed_out()
+                late.add_note("The half message of its transaction is in the log, rolled back.")
+                raise late from None
             begun.append(Transaction(transactions, opened, sending.uniq_key))
             return opened.result
 

@@ -52,7 +52,8 @@ class SendTimeoutError(FlightlogError, TimeoutError):
     """A send was not over within its `timeout_s`. `may_be_stored` says what became of the message.
 
     True: it is in the log of the store of `queue`, and not known to be durable yet. Do not send it again, but ask
-    `was_stored(uniq_key, topic)`. False: no store has it.
+    `was_stored(uniq_key, topic)`. False: no store has it, or only the half message of a transaction, which was rolled
+    back.
     """
 
     def __init__(self, topic: str, uniq_key: str, timeout_s: float, queue: MessageQueue | None) -> None:

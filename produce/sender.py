@@ -137,7 +137,7 @@ class Sender:
         try:
             return future.result(left_s)
         except TimeoutError:
-            self._faults.note(queue.broker_name, left_s * 1000)
+            self.note_hanging(queue, left_s)
             raise sending.timed_out() from None
 
     def send_async(self, sending: Sending) -> Future[SendResult]:
@@ -208,6 +208,10 @@ class Sender:
         if hot is not None:
             _tell_hot(hot)
         return SendResult(found, queue, sending.uniq_key, len(sending.tried) + 1)
+
+    def note_hanging(self, queue: MessageQueue, waited_s: float) -> None:
+        """A store has not synced a message for so long."""
+        self._faults.note(queue.broker_name, waited_s * 1000)
 
     def note_failure(self, name: str, error: FlightlogError) -> None:
         """A store took none of what it was given."""

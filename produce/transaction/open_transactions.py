@@ -18,6 +18,7 @@ from ...engine.message_store import MessageStore
 from ...store.errors import DiskFullError, InvalidMessageError, StoreClosedError, UsageError
 from ...store.message import Message
 from ...store.results import PutResult
+from ...store.settings import FlushMode
 from ...store.stored_message import StoredMessage
 from .half_message import check_transactional, committed, half_of, put_back, with_room
 from .op_batch import OpBatch
@@ -42,6 +43,7 @@ class OpenTransactions:
     def __init__(self, store: MessageStore) -> None:
         self._settings, self._clock = store.settings, store.clock
         self._check_admitted, self._flushed = store.putter.check_admitted, store.putter.flushed
+        self._is_sync, self._pending = store.settings.flush_mode is FlushMode.SYNC, store.putter.pending
         self.put_internal = store.putter.put_internal
         self.lock = threading.Lock()
         """Held while a transaction begins, ends or moves; appends are made under it, waits for a sync are not."""
@@ -53,8 +55,11 @@ class OpenTransactions:
 
     # -- the life of a transaction
 
-    def begin(self, message: Message, producer_group: str, transaction_id: str) -> OpenTransaction:
-        """Put the half message; durable under sync flush as after a put."""
+    def begin(
+        self, message: Message, producer_group: str, transaction_id: str, wait_s: float | None = None
+    ) -> OpenTransaction:
+        """Put the half message; durable under sync flush as after a put. Raises TimeoutError if its sync takes longer
+        than `wait_s`; then it is rolled back."""
         check_transactional(message, self._settings)
         if message.born_timestamp_ms is None:
             message = replace(message, born_timestamp_ms=self._clock.now_ms())
@@ -62,11 +67,22 @@ class OpenTransactions:
         roomy = with_room(half)
         self._check_admitted(committed(roomy, 0), (roomy,))
         waits = message.waits_for_sync
+        ends_wait = self._is_sync and waits and wait_s is not None
+        if ends_wait:
+            self._pending.start()  # before the append
         with self.lock:
             result = self.put_internal(half, waits=waits)
             found = OpenTransaction(half, result)
             self._open[result.queue_offset] = found
-        if waits:
+        if ends_wait:
+            try:
+                found.result = self._pending.add(result).result(wait_s)
+            except TimeoutError:
+                with self.lock:
+                    self._close(found)
+                    self.note_end(found.queue_offset)
+                raise
+        elif waits:
             found.result = self._flushed(result)
         return found
 

@@ -56,11 +56,17 @@ class Transactions:
 
     # -- the life of a transaction
 
-    def begin(self, message: Message, producer_group: str, transaction_id: str) -> OpenTransaction:
+    def begin(
+        self, message: Message, producer_group: str, transaction_id: str, wait_s: float | None
+    ) -> OpenTransaction:
         """See OpenTransactions.begin. Raises ThreadStartError, too."""
         self._usable()
         self.thread.start()  # before the append
-        return self._open.begin(message, producer_group, transaction_id)
+        try:
+            return self._open.begin(message, producer_group, transaction_id, wait_s)
+        except TimeoutError:
+            self._wake_up.notify()  # an op message is to be written
+            raise
 
     def commit(self, transaction: OpenTransaction) -> PutResult:
         self._usable()

@@ -448,6 +448,7 @@ MESSAGING: list[Row] = [
     *each("T", "message", "flightlog.Message", *(lambda o, m=m: o.producer.transaction(m) for m in (b"x", None, "x"))),
     *each("T", "group=5", "text", lambda o: o.producer.transaction(Message("t", b""), group=5)),
     *each("T", "selector", "a function", lambda o: o.producer.transaction(Message("t", b""), selector=5)),
+    *each("T", "timeout_s", "seconds", lambda o: o.producer.transaction(Message("t", b""), timeout_s="1")),
     *each("M", "delay_level=1", "no delay", lambda o: o.producer.transaction(Message("t", b"", delay_level=1))),
     *each("T", "producer_group", "as text", *(lambda o, g=g: Producer(o.store, producer_group=g) for g in (None, 5))),
     *each("V", "producer_group=''", "not empty", lambda o: Producer(o.store, producer_group="")),
