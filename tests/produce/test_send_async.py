@@ -222,7 +222,7 @@ def test_a_send_does_not_wait_for_a_hanging_sync_beyond_its_timeout(of: str, sto
         for error in (caught.value, second.value):
             assert error.may_be_stored and error.queue is not None and isinstance(error, TimeoutError)
             assert store.was_stored(error.uniq_key)
-    assert producer.send(message(3)).put.status is PutStatus.PUT_OK
+    assert producer.send(message(3), timeout_s=LIMIT_S).put.status is PutStatus.PUT_OK
     assert stores.bodies() == {b"0": 1, b"1": 1, b"2": 1, b"3": 1}
 
 

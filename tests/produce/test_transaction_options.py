@@ -124,7 +124,7 @@ def test_a_transaction_is_for_topics_of_its_type(message_type: str, stores: Stor
 def test_a_transaction_does_not_wait_for_a_hanging_sync_beyond_its_timeout(of: str, stores: Stores) -> None:
     store = stores.add("a", SYNC)
     producer = Producer(store, timeout_s=0.05 if of == "the producer" else 120)
-    producer.transaction(message()).commit()
+    producer.transaction(message(), timeout_s=LIMIT_S).commit()
     with stores.disks["a"].held_syncs():
         with pytest.raises(SendTimeoutError, match=r"timeout_s=0.05.*it can be sent again") as caught:
             producer.transaction(message(1), timeout_s=None if of == "the producer" else 0.05)
