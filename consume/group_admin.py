@@ -31,6 +31,7 @@ from .group.offset_reset import checked_target, reset_places
 from .group_coordinator import GroupCoordinator
 from .pop.pop_service import PopService
 from .retry.send_back import dead_letter_topic, retry_topic
+from .retry.starts import Starts
 
 Readers = Mapping[GroupCoordinator, ConsumedStore]
 """Who balances groups of the store, and the store as each knows it."""
@@ -45,10 +46,11 @@ class GroupAdmin:
         table: GroupTable,
         readers: Readers,
         pop: PopService,
+        starts: Starts,
         delete_topic: Callable[[str], None],
     ) -> None:
         self._store, self._table, self._readers = store, table, readers
-        self._pop, self._delete_topic = pop, delete_topic
+        self._pop, self._starts, self._delete_topic = pop, starts, delete_topic
 
     # -- what there is
 
@@ -161,6 +163,7 @@ class GroupAdmin:
             else:
                 for queue_id, queue_offset in offsets.items():
                     self._set_one(group, topic, queue_id, queue_offset)
+        self._starts.forget_sent(group)
         self._store.offsets.save()
 
     def _set_one(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
@@ -220,6 +223,7 @@ class GroupAdmin:
             for topic in topics if with_topics else ():
                 self._delete_topic(topic)
             self._store.offsets.forget_group(group)
+            self._starts.forget_sent(group)
             self._store.offsets.save()
             self._table.remove(group)
 

@@ -515,7 +515,7 @@ class Store(native.OrdinaryPut):
 
     def _admin(self) -> GroupAdmin:
         self._store.check_usable()
-        return GroupAdmin(self._store, self._group_table, dict(self._readers), self._pop, self.delete_topic)
+        return GroupAdmin(self._store, self._group_table, dict(self._readers), self._pop, self._starts, self.delete_topic)
 
     def _groups(self) -> GroupCoordinator:
         with self._subscribing:

@@ -186,7 +186,7 @@ class Suspects:
         self.clear(queue)
         store = self._stores().get(queue.broker_name)
         if store is not None:
-            store.starts.forget_sent()
+            store.starts.forget_sent(self._group)
 
     def note_read(self, queue: MessageQueue, has: ProcessQueue) -> None:
         """What was read of the queue is about to be handed out."""

@@ -1,12 +1,12 @@
 """What was handed out and not done when a process died: `flightlog/starts`, a slot for each queue of each group.
 
-    | SHA-1 of group, topic, queue 20 | attempt i32 | first i64 | end i64 | suspect i64 | CRC-32 of the 48 before u32 |
+    | SHA-1 of group 8, of topic and queue 12 | attempt i32 | first i64 | end i64 | suspect i64 | CRC-32 of the 48 before u32 |
 
     first, end     queue offsets: everything below `first` was done, nothing from `end` on was handed out
     suspect        physical offset of the one message that was handed out alone, -1: there was none
     attempt        which delivery of that message it was
 
-The last 4,096 messages that were sent back have slots, too: the SHA-1 of the group and the message id of the first
+The last 4,096 messages that were sent back have slots, too: in place of topic and queue the message id of the first
 record, first = end = 0, the attempt, and as suspect the physical offset of the new record. A kill repeats what was not
 yet written elsewhere: offsets of groups, and of delayed deliveries. So the log may have older copies of such a message.
 They are known by their lower attempt, and passed over after the kill, if the log has kept the new record.
@@ -39,6 +39,7 @@ STARTS_FILE = "starts"
 SLOT = struct.Struct(">20siqqqI")
 SLOT_SIZE = 52
 assert SLOT.size == SLOT_SIZE
+KEY_SIZE, GROUP_SIZE = 20, 8
 NO_SUSPECT = -1
 SENT_COUNT = 4096
 
@@ -70,6 +71,10 @@ class Starts:
         self._disk, self._path = disk, root / FLIGHTLOG_FOLDER / STARTS_FILE
         self._lock = threading.Lock()
         self._slots: dict[bytes, int] = {}
+        self._count = 0
+        """Slots in the file."""
+        self._free: list[int] = []
+        """Those that say nothing, and belong to nobody."""
         self._left: dict[bytes, Start] = {}
         """What processes before this one left, until it is settled."""
         self._sent: deque[bytes] = deque()
@@ -95,16 +100,19 @@ class Starts:
             data = file.read(0, file.size())
         finally:
             file.close()
-        for number in range(len(data) // SLOT_SIZE):
+        self._count = len(data) // SLOT_SIZE
+        for number in range(self._count):
             raw = data[number * SLOT_SIZE : (number + 1) * SLOT_SIZE]
             key, attempt, first, end, suspect, crc = SLOT.unpack(raw)
-            if crc == zlib.crc32(raw[:-4]):
-                self._slots[key] = number
-                if first < end:
-                    self._left[key] = Start(first, end, suspect, attempt)
-                elif attempt:
-                    self._over[key] = Sent(attempt, suspect)
-                    self._sent.append(key)
+            if crc != zlib.crc32(raw[:-4]):
+                self._free.append(number)
+                continue
+            self._slots[key] = number
+            if first < end:
+                self._left[key] = Start(first, end, suspect, attempt)
+            elif attempt:
+                self._over[key] = Sent(attempt, suspect)
+                self._sent.append(key)
 
     def left(self, group: str, topic: str, queue_id: int) -> Start | None:
         """What a process that died had of this queue."""
@@ -145,28 +153,53 @@ class Starts:
         that record is for the caller to see: it may not have been durable."""
         return self._over.get(_key(group, origin_id, -1))
 
-    def forget_sent(self) -> None:
-        """A group goes on elsewhere because it was told to: it is to receive all that is there."""
+    def forget_sent(self, group: str) -> None:
+        """The group goes on elsewhere because it was told to: it is to receive all that is there, also in later
+        processes. Durable; what the disk refuses is logged."""
+        own = _hash(group, GROUP_SIZE)
         with self._lock:
-            self._over.clear()
+            forgotten = {key for key in self._sent if key.startswith(own)}
+            if self._is_closed or not forgotten:
+                return
+            self._sent = deque(key for key in self._sent if key not in forgotten)
+            for key in forgotten:
+                self._over.pop(key, None)
+            numbers = [self._slots.pop(key) for key in forgotten if key in self._slots]
+            self._free += numbers
+            try:
+                file = self._opened()
+                for number in numbers:
+                    file.write(number * SLOT_SIZE, bytes(SLOT_SIZE))
+                file.sync()
+            except DiskError as e:
+                self._tell_failed(e)
 
     def _write(self, key: bytes, start: Start, *, sync: bool) -> None:
         raw = SLOT.pack(key, start.attempt, start.first, start.end, start.suspect, 0)[:-4]
         with self._lock:
             if self._is_closed:
                 return
-            number = self._slots.setdefault(key, len(self._slots))
+            if key not in self._slots:
+                self._slots[key] = self._free.pop() if self._free else self._count
+                self._count = max(self._count, self._slots[key] + 1)
             try:
-                if self._file is None:
-                    self._file = self._disk.open(self._path, writable=True, create=True)
-                self._file.write(number * SLOT_SIZE, raw + zlib.crc32(raw).to_bytes(4, "big"))
+                file = self._opened()
+                file.write(self._slots[key] * SLOT_SIZE, raw + zlib.crc32(raw).to_bytes(4, "big"))
                 if sync:
-                    self._file.sync()
+                    file.sync()
             except DiskError as e:
-                if not self._has_failed:
-                    text = "%s: not written: %s. Attempts that end their process are not counted meanwhile"
-                    log.warning(text, self._path, e, extra={"path": str(self._path)})
-                self._has_failed = True
+                self._tell_failed(e)
+
+    def _opened(self) -> DiskFile:
+        if self._file is None:
+            self._file = self._disk.open(self._path, writable=True, create=True)
+        return self._file
+
+    def _tell_failed(self, error: DiskError) -> None:
+        if not self._has_failed:
+            text = "%s: not written: %s. Attempts that end their process are not counted meanwhile"
+            log.warning(text, self._path, error, extra={"path": str(self._path)})
+        self._has_failed = True
 
     def close(self) -> None:
         with self._lock:
@@ -183,4 +216,8 @@ class Starts:
 
 
 def _key(group: str, topic: str, queue_id: int) -> bytes:
-    return hashlib.sha1(f"{group}\n{topic}\n{queue_id}".encode(), usedforsecurity=False).digest()
+    return _hash(group, GROUP_SIZE) + _hash(f"{topic}\n{queue_id}", KEY_SIZE - GROUP_SIZE)
+
+
+def _hash(text: str, size: int) -> bytes:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).digest()[:size]

@@ -187,6 +187,20 @@ def test_copies_of_what_was_sent_back_before_a_kill_are_passed_over(lives: Lives
     assert first is not None and first.body == b"0", "a seek has all that is there"
 
 
+def test_a_group_without_members_that_is_reset_has_all_that_is_there(lives: Lives) -> None:
+    for topic, group in (("orders", "g"), ("bills", "h")):
+        lives.store.put(Message(topic, b"0"))
+        message = lives.store.subscribe(topic, group, max_attempts=1).receive()
+        assert message is not None and message.send_back()
+    store = lives.kill()
+    store.reset_offset("g", "orders", "first")
+    for _ in range(2):
+        with store.subscribe("orders", "g") as member, store.subscribe("bills", "h") as other:
+            assert [message.body for message in member.poll()] == [b"0"]
+            assert other.poll() == [], "other groups are not concerned"
+        store = lives.kill()
+
+
 def test_an_ordered_queue_of_nothing_but_copies_goes_on(lives: Lives) -> None:
     lives.store.put(Message("orders", b"0"))
     (message,) = lives.store.subscribe("orders", "g", ordered=True, max_attempts=1).poll()
@@ -289,12 +303,20 @@ def test_the_file_of_starts(tmp_path: Path) -> None:
     assert starts.left("g", "u", 0) is None and starts.left("h", "t", 0) is None
     assert starts.sent("g", "id") is None and starts.sent("h", "4095") == Sent(1, 4095)
     starts.settle("g", "t", 0)
-    starts.forget_sent()
-    assert starts.left("g", "t", 0) is None and starts.sent("h", "1") is None
+    starts.note_sent("g", "id", Sent(4, 99), has_died=False)
+    starts.forget_sent("h")
+    assert starts.left("g", "t", 0) is None and starts.sent("h", "4095") is None
+    starts = loaded()
+    assert starts.sent("g", "id") == Sent(4, 99) and starts.sent("h", "4095") is None, "also in later processes"
+    starts.note("g", "v", 0, EMPTY)
+    assert path.stat().st_size == (3 + SENT_COUNT) * SLOT_SIZE, "their slots are taken again"
     data = bytearray(path.read_bytes())
     data[SLOT_SIZE + 30] ^= 1
     path.write_bytes(data + b"torn")
-    assert loaded().left("g", "t", 0) and loaded().left("g", "t", 1) is None, "a damaged slot has nothing to say"
+    starts = loaded()
+    assert starts.left("g", "t", 0) and starts.left("g", "t", 1) is None, "a damaged slot has nothing to say"
+    starts.note("g", "w", 0, Start(1, 2))
+    assert loaded().left("g", "t", 0) and loaded().left("g", "w", 0) == Start(1, 2), "and no slot has two owners"
 
 
 def test_a_disk_that_takes_no_note_stops_no_delivery(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
