@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
-from weakref import WeakKeyDictionary
 
 from ..engine.documented import documented_by
 from ..engine.message_store import MessageStore
@@ -45,7 +43,7 @@ from .allocate.allocate import AllocationStrategy
 from .deliver.failures import OnDeadLetter
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
-from .group.consumed_store import ConsumedStore, Owner
+from .group.consumed_store import Owner
 from .group.group import Change
 from .group.group_settings import GroupSettings
 from .group.group_state import GroupState
@@ -59,13 +57,11 @@ from .pop.pop_request import DEFAULT_INVISIBLE_MS
 from .pop.pop_service import PopService
 from .pop.popped import PopHandle, PoppedMessage
 from .pop.recovery import recover_offsets
+from .readers import STORE_NAME, Readers
 from .retry.starts import Starts
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-STORE_NAME = "store"
-"""Of a store that is read alone; RocketMQ's broker name."""
 
 
 class Store(native.OrdinaryPut):
@@ -92,12 +88,9 @@ class Store(native.OrdinaryPut):
         self._put_fast_path = store.put_fast_path  # of `put`, without a frame of Python
         self._put_slow = store.put_slow  # type: ignore[method-assign]
         self.path, self.settings, self.recovery_report = store.path, store.settings, store.recovery_report
-        self._coordinator: GroupCoordinator | None = None
-        self._subscribing = threading.Lock()
-        self._readers: WeakKeyDictionary[GroupCoordinator, ConsumedStore] = WeakKeyDictionary()
-        """The store as each coordinator reads it: its own, and those of `Stores`."""
-        self._owners: dict[str, Owner] = {}
-        self._pop = PopService(store, self._group_table, self._owners, STORE_NAME)
+        owners: dict[str, Owner] = {}
+        self._readers = Readers(store, self._group_table, self._starts, owners)
+        self._pop = PopService(store, self._group_table, owners, STORE_NAME)
         atexit.register(self._at_exit)  # after that of the store: so it comes first
 
     @classmethod
@@ -352,8 +345,7 @@ class Store(native.OrdinaryPut):
     @documented_by(MessageStore.delete_topic)
     def delete_topic(self, name: str) -> None:
         self._store.delete_topic(name)
-        for coordinator, consumed in tuple(self._readers.items()):
-            coordinator.forget_topic(consumed, name)
+        self._readers.forget_topic(name)
 
     # -- consumer groups
 
@@ -378,7 +370,7 @@ class Store(native.OrdinaryPut):
         on_dead_letter: OnDeadLetter | None = None,
         consume_timeout_s: float | None = None,
     ) -> Subscription:
-        return self._groups().subscribe(
+        return self._readers.own().subscribe(
             *(topics, group),
             tags=tags,
             filter=filter,
@@ -438,7 +430,7 @@ class Store(native.OrdinaryPut):
         filter: SqlFilter | None = None,
         strategy: AllocationStrategy | None = None,
     ) -> None:
-        self._groups().change_subscription(group, topics, tags=tags, filter=filter, strategy=strategy)
+        self._readers.own().change_subscription(group, topics, tags=tags, filter=filter, strategy=strategy)
 
     @documented_by(GroupAdmin.group_offsets)
     def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
@@ -474,8 +466,7 @@ class Store(native.OrdinaryPut):
             retry_policy=retry_policy,
             consume_timeout_minutes=consume_timeout_minutes,
         )
-        for coordinator in tuple(self._readers):
-            coordinator.wake(settings.name)
+        self._readers.wake(settings.name)
         return settings
 
     @documented_by(GroupAdmin.dead_letters)
@@ -500,44 +491,27 @@ class Store(native.OrdinaryPut):
         queue_id: int | None = None,
         dry_run: bool = False,
     ) -> dict[int, int]:
-        self._groups()  # its coordinator is there, so that no member joins meanwhile
+        self._readers.own()  # its coordinator is there, so that no member joins meanwhile
         return self._admin().reset_offset(group, topic, to, queue_id=queue_id, dry_run=dry_run)
 
     @documented_by(GroupAdmin.commit_offset)
     def commit_offset(self, group: str | int, topic: str, queue_id: int, queue_offset: int) -> None:
-        self._groups()
+        self._readers.own()
         self._admin().commit_offset(group, topic, queue_id, queue_offset)
 
     @documented_by(GroupAdmin.delete)
     def delete_group(self, group: str | int, *, with_topics: bool = False) -> None:
-        self._groups()
+        self._readers.own()
         self._admin().delete(group, with_topics=with_topics)
 
     def _admin(self) -> GroupAdmin:
         self._store.check_usable()
-        return GroupAdmin(self._store, self._group_table, dict(self._readers), self._pop, self._starts, self.delete_topic)
-
-    def _groups(self) -> GroupCoordinator:
-        with self._subscribing:
-            self._store.check_usable()
-            if self._coordinator is None:
-                settings = self.settings
-                intervals_s = settings.offset_save_interval_ms / 1_000, settings.rebalance_interval_ms / 1_000
-                made = GroupCoordinator(self._store.clock, *intervals_s)
-                self._read_by(made, STORE_NAME)
-                self._coordinator = made
-            return self._coordinator
+        readers = self._readers.now()
+        return GroupAdmin(self._store, self._group_table, readers, self._pop, self._starts, self.delete_topic)
 
     def be_read_by(self, coordinator: GroupCoordinator, name: str) -> None:
         """See Stores.add_store."""
-        with self._subscribing:
-            self._store.check_usable()
-            self._read_by(coordinator, name)
-
-    def _read_by(self, coordinator: GroupCoordinator, name: str) -> None:
-        consumed = ConsumedStore(name, self._store, self._group_table, self._starts, self._owners)
-        coordinator.add_store(consumed)
-        self._readers[coordinator] = consumed
+        self._readers.add(coordinator, name)
 
     # -- checking
 
@@ -566,14 +540,10 @@ class Store(native.OrdinaryPut):
         if not self._store.is_usable:
             self._store.close()
             return
-        with self._subscribing:
+        with self._readers.without_new():
             try:
                 self._pop.close()
-                for coordinator, consumed in tuple(self._readers.items()):
-                    if coordinator is self._coordinator:
-                        coordinator.close()
-                    else:
-                        coordinator.forget_store(consumed)
+                self._readers.end()
             finally:
                 try:
                     self._starts.close()

@@ -1,6 +1,6 @@
 """What was handed out and not done when a process died: `flightlog/starts`, a slot for each queue of each group.
 
-    | SHA-1 of group 8, of topic and queue 12 | attempt i32 | first i64 | end i64 | suspect i64 | CRC-32 of the 48 before u32 |
+    | SHA-1 of group 8, of topic, queue 12 | attempt i32 | first i64 | end i64 | suspect i64 | CRC-32 of the rest u32 |
 
     first, end     queue offsets: everything below `first` was done, nothing from `end` on was handed out
     suspect        physical offset of the one message that was handed out alone, -1: there was none

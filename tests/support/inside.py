@@ -110,8 +110,8 @@ def clock(store: AnyStore) -> Clock:
 
 def coordinator(store: Store) -> GroupCoordinator:
     """There from the first subscription on."""
-    assert store._coordinator is not None
-    return store._coordinator
+    assert store._readers.made is not None
+    return store._readers.made
 
 
 def group_offsets(store: Store) -> OffsetTable:
