@@ -80,10 +80,11 @@ static PyObject *py_walk(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     } else {
         enum walk_end end;
         size_t filled;
-        PyThreadState *const thread = let_others_run();
+        const int is_long = stop - position >= GIL_RELEASE_SIZE; /* a read after a few puts is not */
+        PyThreadState *const thread = is_long ? let_others_run() : NULL;
         end = walk_frames(inputs[0].bytes.data, &position, stop, physical_base, check_crc, inputs[1].view.buf,
                           rows_size / sizeof(struct frame_row), &filled);
-        PyEval_RestoreThread(thread);
+        if (is_long) PyEval_RestoreThread(thread);
         result = Py_BuildValue("(nLi)", (Py_ssize_t)filled, (long long)position, (int)end);
     }
     release(inputs, 2);
