@@ -41,7 +41,6 @@ from ...store.errors import (
 from ...store.get_result import GetStatus
 from ...store.queue_offsets import QueueKey
 from ...store.results import PutResult, PutStatus
-from ...store.stored_message import StoredMessage
 from ...store.topic import Topic, TopicPermission
 from ..group.consumed_store import Owner
 from ..group.group_settings import GroupSettings
@@ -52,7 +51,7 @@ from .check_point import Ack, CheckPoint, CheckPointKey, ack_message, check_poin
 from .pop_errors import ExpiredHandleError
 from .pop_request import PopRequest, checked_handle, checked_handles, checked_invisible_ms, checked_request
 from .pop_topics import REVIVE_QUEUE_COUNT, REVIVE_TOPIC, retry_topic
-from .popped import HandleWords, PopHandle, PoppedMessage, words_of
+from .popped import HandleWords, PopHandle, PoppedMessage, words_by_check_point, words_of
 from .revive import ReviveQueue
 
 log = logging.getLogger("flightlog.pop")
@@ -266,7 +265,7 @@ class PopService:
             point = CheckPoint(key, request.invisible_ms, tuple(each.queue_offset for each in found.messages))
             self._begun[place] = offsets.log_end()
             try:
-                self._store.put(check_point_message(point, revive_queue_id, found.next_queue_offset))
+                self._store.putter.park_many([check_point_message(point, revive_queue_id, found.next_queue_offset)])
             except FlightlogError:  # it is not there, or the store is over
                 del self._begun[place]
                 raise
@@ -276,13 +275,12 @@ class PopService:
         if self._is_idle:  # it is to write the offset
             self._is_idle = False
             self._wake_up.notify()
-        return [self._handed_out(request, point, revive_queue_id, message) for message in found.messages]
-
-    def _handed_out(
-        self, request: PopRequest, point: CheckPoint, revive_queue_id: int, message: StoredMessage
-    ) -> PoppedMessage:
-        words = HandleWords(point.key, point.invisible_ms, revive_queue_id, message.queue_offset)
-        return PoppedMessage(message, words.to_handle(request.group, request.topic), words.expires_ms)
+        words = HandleWords(key, request.invisible_ms, revive_queue_id)
+        shared, expires_ms = str(words), words.expires_ms
+        return [
+            PoppedMessage(each, PopHandle(group, request.topic, f"{shared} {offset}"), expires_ms)
+            for each, offset in zip(found.messages, point.offsets, strict=True)
+        ]
 
     def _without_dead(self, popped: list[PoppedMessage], request: PopRequest) -> list[PoppedMessage]:
         """What is to be delivered; the rest had its attempts, and goes to the dead letters."""
@@ -309,24 +307,19 @@ class PopService:
         InvalidArgumentError, and as `put`: then a message may come again.
         """
         self._store.check_usable()
-        words = [words_of(handle) for handle in checked_handles(handles)]
+        given = words_by_check_point(checked_handles(handles))
         self._start()
         now_ms = self._store.clock.now_ms()
-        together: dict[tuple[CheckPointKey, int, int], list[int]] = {}
-        for each in words:
-            if each.expires_ms > now_ms:
-                offsets = together.setdefault((each.key, each.expires_ms, each.revive_queue_id), [])
-                if each.queue_offset not in offsets:
-                    offsets.append(each.queue_offset)
-        messages = [
-            ack_message(Ack(key, offsets), expires_ms, revive_queue_id)
-            for (key, expires_ms, revive_queue_id), offsets in together.items()
-        ]
-        results = self._store.put_many(messages)
+        results = self._store.putter.park_many(
+            ack_message(Ack(words.key, tuple(dict.fromkeys(offsets))), words.expires_ms, words.revive_queue_id)
+            for words, offsets in given
+            if words.expires_ms > now_ms
+        )
         now_ms = max(now_ms, self._store.clock.now_ms())
-        expired = [handle for handle, each in zip(handles, words, strict=True) if each.expires_ms <= now_ms]
-        if expired:
-            raise ExpiredHandleError(expired, min(each.expires_ms for each in words), now_ms)
+        first_ms = min(words.expires_ms for words, _ in given)
+        if first_ms <= now_ms:
+            expired = [handle for handle in handles if words_of(handle)[0].expires_ms <= now_ms]
+            raise ExpiredHandleError(expired, first_ms, now_ms)
         return _status_of(results)
 
     def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
@@ -338,18 +331,18 @@ class PopService:
         the message may come twice. Raises ExpiredHandleError, InvalidArgumentError, and as `put`.
         """
         self._store.check_usable()
-        old = words_of(checked_handle(handle))
+        old, offset = words_of(checked_handle(handle))
         invisible_ms = checked_invisible_ms(invisible_ms, self._longest_ms)
         self._start()
         now_ms = self._store.clock.now_ms()
         if old.expires_ms <= now_ms:
             raise ExpiredHandleError([handle], old.expires_ms, now_ms)
         pop_time_ms = max(now_ms, old.key.pop_time_ms + 1)  # else the old ack would be one of the new check point
-        key = old.key._replace(start_offset=old.queue_offset, pop_time_ms=pop_time_ms)
-        new = HandleWords(key, invisible_ms, old.revive_queue_id, old.queue_offset)
-        point = CheckPoint(key, invisible_ms, (old.queue_offset,))
-        ack = Ack(old.key, (old.queue_offset,))
-        self._store.put_many(  # in this order: a crash in between delivers the message twice
+        key = old.key._replace(start_offset=offset, pop_time_ms=pop_time_ms)
+        new = HandleWords(key, invisible_ms, old.revive_queue_id)
+        point = CheckPoint(key, invisible_ms, (offset,))
+        ack = Ack(old.key, (offset,))
+        self._store.putter.park_many(  # in this order: a crash in between delivers the message twice
             [
                 check_point_message(point, old.revive_queue_id),
                 ack_message(ack, old.expires_ms, old.revive_queue_id),
@@ -358,7 +351,7 @@ class PopService:
         after_ms = self._store.clock.now_ms()
         if old.expires_ms <= after_ms:
             raise ExpiredHandleError([handle], old.expires_ms, after_ms)
-        return new.to_handle(handle.group, handle.topic)
+        return PopHandle(handle.group, handle.topic, f"{new} {offset}")
 
     # -- reviving
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,41 +32,66 @@ class PopHandle:
 
 @dataclass(frozen=True)
 class HandleWords:
-    """What a handle says."""
+    """What the handles of one check point have in common: all words but the last one, the queue offset of the message
+    in the topic of the key."""
 
     key: CheckPointKey
     invisible_ms: int
     revive_queue_id: int
-    queue_offset: int
-    """Of the message, in the topic of the key."""
 
     @property
     def expires_ms(self) -> int:
         return self.key.pop_time_ms + self.invisible_ms
 
-    def to_handle(self, group: str, topic: str) -> PopHandle:
+    def __str__(self) -> str:
         key = self.key
         flag = RETRY if key.topic.startswith(RETRY_TOPIC_PREFIX) else NORMAL
-        words = (
-            *(key.start_offset, key.pop_time_ms, self.invisible_ms, self.revive_queue_id),
-            *(flag, key.broker_name, key.queue_id, self.queue_offset),
+        return (
+            f"{key.start_offset} {key.pop_time_ms} {self.invisible_ms} {self.revive_queue_id} "
+            f"{flag} {key.broker_name} {key.queue_id}"
         )
-        return PopHandle(group, topic, " ".join(map(str, words)))
 
 
-def words_of(handle: PopHandle) -> HandleWords:
-    """Raises InvalidArgumentError for a handle that this store cannot have given."""
-    words = handle.extra_info.split(" ")
-    numbers = [word for place, word in enumerate(words) if place != 5]
-    if len(words) != 8 or not all(word.isascii() and word.isdigit() and len(word) < 19 for word in numbers):
-        raise InvalidArgumentError("handle", handle.extra_info, f"the words {WORDS} of a message that was received")
-    start, pop_time_ms, invisible_ms, revive_queue_id, flag, queue_id, queue_offset = map(int, numbers)
+def words_of(handle: PopHandle) -> tuple[HandleWords, int]:
+    """What a handle says, with the queue offset of the message. Raises InvalidArgumentError for one that this store
+    cannot have given."""
+    [(words, [offset])] = words_by_check_point([handle])
+    return words, offset
+
+
+def words_by_check_point(handles: Iterable[PopHandle]) -> list[tuple[HandleWords, list[int]]]:
+    """What handles say, with the queue offsets of the messages by check point. Raises as `words_of`."""
+    found: dict[tuple[str, str, str], tuple[HandleWords, list[int]]] = {}
+    for handle in handles:
+        shared, _, offset = handle.extra_info.rpartition(" ")
+        if not _is_number(offset):
+            raise _wrong(handle)
+        words, offsets = found.get((handle.group, handle.topic, shared)) or (_shared_words(handle, shared), [])
+        if not offsets:
+            found[handle.group, handle.topic, shared] = words, offsets
+        offsets.append(int(offset))
+    return list(found.values())
+
+
+def _shared_words(handle: PopHandle, text: str) -> HandleWords:
+    words = text.split(" ")
+    if len(words) != 7 or not all(_is_number(word) for place, word in enumerate(words) if place != 5):
+        raise _wrong(handle)
+    start, pop_time_ms, invisible_ms, revive_queue_id, flag, queue_id = map(int, (*words[:5], words[6]))
     if revive_queue_id >= REVIVE_QUEUE_COUNT or str(flag) not in (NORMAL, RETRY):
         expected = f"a reviveQid below {REVIVE_QUEUE_COUNT} and a retryFlag of 0 or 1, in {WORDS}"
         raise InvalidArgumentError("handle", handle.extra_info, expected)
     topic = retry_topic(handle.group, handle.topic) if str(flag) == RETRY else handle.topic
     key = CheckPointKey(topic, handle.group, queue_id, start, pop_time_ms, words[5])
-    return HandleWords(key, invisible_ms, revive_queue_id, queue_offset)
+    return HandleWords(key, invisible_ms, revive_queue_id)
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) < 19
+
+
+def _wrong(handle: PopHandle) -> InvalidArgumentError:
+    return InvalidArgumentError("handle", handle.extra_info, f"the words {WORDS} of a message that was received")
 
 
 @dataclass(frozen=True)
@@ -102,4 +128,4 @@ class PoppedMessage:
 
     def with_handle(self, handle: PopHandle) -> PoppedMessage:
         """The same message with the handle that `change_invisible` returned."""
-        return replace(self, handle=handle, invisible_until_ms=words_of(handle).expires_ms)
+        return replace(self, handle=handle, invisible_until_ms=words_of(handle)[0].expires_ms)

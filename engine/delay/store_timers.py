@@ -15,6 +15,7 @@ from ...schedule.deadline_queue import DeadlineQueue
 from ...schedule.delay_level import Deliver
 from ...schedule.delivered import DueMessage
 from ...schedule.timer_request import (
+    PRECISION_MS,
     TIMER_QUEUE_ID,
     TIMER_TOPIC,
     TimerAdmission,
@@ -108,6 +109,8 @@ class StoreTimerHost:
 
 log = logging.getLogger("flightlog.schedule")
 
+TAKE_AFTER_MS = 100
+"""How long `parked_soon` lets a timer wait for others, never past the second that it was put in."""
 RETRY_MS = 1000
 """After a failure that is not for ever."""
 TIMERS_MAX_COUNT = 1000
@@ -174,6 +177,15 @@ class Timers:
         """A message was appended to the timer topic. Any thread."""
         self._parked_end = max(self._parked_end, result.queue_offset + 1)
         self._deadlines.expect(self, self._clock.now_ms())
+
+    def parked_soon(self, results: Sequence[PutResult]) -> None:
+        """As `parked`, for what comes so often that waking the thread for each would cost more than the rest. None is
+        delivered late: the first second of the wheel that is due ends with the one that it was put in."""
+        in_topic = [result.queue_offset for result in results if result.topic == TIMER_TOPIC]
+        if in_topic:
+            self._parked_end = max(self._parked_end, in_topic[-1] + 1)
+            now_ms = self._clock.now_ms()
+            self._deadlines.expect(self, min(now_ms + TAKE_AFTER_MS, (now_ms // PRECISION_MS + 1) * PRECISION_MS))
 
     def run(self, now_ms: int) -> int | None:
         """See schedule/deadline_queue.py."""

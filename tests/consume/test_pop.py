@@ -5,14 +5,24 @@ from __future__ import annotations
 import gc
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
-from flightlog import CompressionType, FlushMode, GetResult, Message, PopHandle, PutStatus, StartFrom, StoreSettings
+from flightlog import (
+    CompressionType,
+    FlushMode,
+    GetResult,
+    Message,
+    PopHandle,
+    PutResult,
+    PutStatus,
+    StartFrom,
+    StoreSettings,
+)
 from flightlog.consume.pop.pop_errors import ExpiredHandleError
 from flightlog.consume.pop.pop_topics import REVIVE_TOPIC
 from flightlog.store.errors import (
@@ -135,17 +145,17 @@ def test_a_handle_is_refused_from_its_expiry_on(popped: PoppedStore) -> None:
 def test_an_ack_whose_time_ends_while_it_is_written_is_refused(popped: PoppedStore) -> None:
     popped.put(1)
     [message] = popped.receive()
-    store = inside.engine(popped.store)
-    put_many = store.put_many
+    putter = inside.engine(popped.store).putter
+    park_many = putter.park_many
 
-    def slow(messages: list[Message]) -> object:
+    def slow(messages: Iterable[Message]) -> list[PutResult]:
         popped.clock.advance(10_000)
-        return put_many(messages)
+        return park_many(messages)
 
-    store.put_many = slow  # type: ignore[method-assign, assignment]
+    putter.park_many = slow  # type: ignore[method-assign]
     with pytest.raises(ExpiredHandleError):
         popped.store.ack(message.handle)
-    store.put_many = put_many  # type: ignore[method-assign]
+    putter.park_many = park_many  # type: ignore[method-assign]
 
 
 def test_an_ack_in_time_counts_however_late_the_timers_are(popped: PoppedStore) -> None:

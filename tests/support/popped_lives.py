@@ -170,19 +170,22 @@ class PoppedLives:
 
             return call
 
-        put = engine.put
-        put_counted = counted(put)
-        saved = counted(engine.offsets.save), counted(engine.offsets.set)
-        names = {"put": put_counted, "put_many": lambda messages: [put_counted(message) for message in messages]}
-        for name, value in names.items():
-            setattr(engine, name, value)
-        engine.offsets.save, engine.offsets.set = saved  # type: ignore[method-assign]
+        putter = engine.putter
+        put, park = counted(engine.put), counted(putter.park_many)
+        changed: list[tuple[Any, str, Callable[..., Any]]] = [
+            (engine, "put", put),
+            (engine, "put_many", lambda messages: [put(message) for message in messages]),
+            (putter, "park_many", lambda messages: [result for message in messages for result in park([message])]),
+            (engine.offsets, "save", counted(engine.offsets.save)),
+            (engine.offsets, "set", counted(engine.offsets.set)),
+        ]
+        for owner, name, value in changed:
+            setattr(owner, name, value)
         try:
             yield lambda: left[0] < 0
         finally:
-            for name in names:
-                delattr(engine, name)
-            del engine.offsets.save, engine.offsets.set
+            for owner, name, _ in changed:
+                delattr(owner, name)
 
     # -- what must be so in the end
 
