@@ -172,6 +172,39 @@ def test_an_ack_in_time_counts_however_late_the_timers_are(popped: PoppedStore) 
     assert popped.numbers() == []
 
 
+def test_check_points_and_acks_are_put_on_the_wheel_together_and_before_they_are_due(popped: PoppedStore) -> None:
+    def untaken() -> int:
+        state = inside.timers(popped.store).state()
+        return 0 if state is None else state.untaken
+
+    popped.put(*range(4))
+    popped.run_timers()  # the first round, which a store begins with
+    for message in (*popped.receive(1), *popped.receive(1)):
+        popped.store.ack(message.handle)
+    popped.run_timers()
+    assert untaken() == 4
+    popped.clock.advance(100)
+    popped.run_timers()
+    assert untaken() == 0
+    popped.clock.advance(1000 - popped.clock.at_ms % 1000 - 10)  # ten milliseconds before a second is over
+    popped.receive(1)
+    popped.clock.advance(10)
+    popped.run_timers()
+    assert untaken() == 0
+
+
+def test_one_record_acknowledges_all_messages_of_a_check_point(popped: PoppedStore) -> None:
+    popped.put(*range(5))
+    first, second = popped.receive(3), popped.receive(2)
+    handles = [each.handle for each in (*second, *first, first[0])]
+    assert popped.store.ack(*handles) is PutStatus.PUT_OK
+    popped.pass_time(12_000)
+    records = [message for queue_id in range(8) for message in popped.store.read(REVIVE_TOPIC, queue_id)]
+    assert Counter(message.tags for message in records) == {"ck": 2, "bAck": 2}
+    popped.pass_time(20_000)
+    assert popped.numbers() == []
+
+
 @pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
 @pytest.mark.parametrize("mode", list(FlushMode))
 def test_a_later_life_knows_what_was_popped_and_acknowledged(
