@@ -28,6 +28,9 @@ class OneByOne:
         self._taken: WeakKeyDictionary[Any, Hashable] = WeakKeyDictionary()
         """The member that has the one message out, if any, and what it is known by there."""
         self._waiters: WeakSet[Waiters] = WeakSet()
+        self._may_be_on = self._may_be_taken = False
+        """False: the dictionaries are empty. A member that is gone leaves them True. Both are looked at once a message,
+        and a weak dictionary takes longer to say that it is empty."""
 
     def add_waiters(self, waiters: Waiters) -> None:
         with self._lock:
@@ -35,11 +38,12 @@ class OneByOne:
 
     @property
     def is_on(self) -> bool:
-        return bool(self._queues)
+        return self._may_be_on and bool(self._queues)
 
     def add(self, member: object, queue: MessageQueue) -> None:
         with self._lock:
             self._queues.setdefault(member, set()).add(queue)
+            self._may_be_on = True
 
     def remove(self, member: object, queue: MessageQueue) -> None:
         """The queue is done, or this member hands out nothing of it."""
@@ -50,6 +54,7 @@ class OneByOne:
             queues.remove(queue)
             if not queues:
                 del self._queues[member]
+                self._may_be_on = bool(self._queues)
         self._notify()
 
     def take(self, member: object, token: Hashable) -> bool:
@@ -58,24 +63,27 @@ class OneByOne:
             if self._taken:
                 return False
             self._taken[member] = token
+            self._may_be_taken = True
             return True
 
     def release(self, member: object, token: Hashable) -> bool:
         """The message is done, or waits for its next attempt. False: it was not the one."""
         with self._lock:
-            if self._taken.get(member) != token:
+            if not self._may_be_taken or self._taken.get(member) != token:
                 return False
             del self._taken[member]
+            self._may_be_taken = bool(self._taken)
         self._notify()
         return True
 
     def is_taken_by(self, member: object) -> bool:
-        return member in self._taken
+        return self._may_be_taken and member in self._taken
 
     def let_go(self, member: object) -> None:
         """Whatever this member has out is no longer waited for."""
         with self._lock:
             self._taken.pop(member, None)
+            self._may_be_taken = bool(self._taken)
 
     def _notify(self) -> None:
         with self._lock:

@@ -42,6 +42,8 @@ class ProcessQueue:
         self.size = 0
         """Bytes of bodies at work."""
         self.is_dropped = False
+        self.waits_for_room = False
+        """Whether it was not read because the limits left no room. Set by the member that has it."""
         self._sizes: dict[int, int] = {}
         """Of each message at work, by queue offset."""
         self._order: deque[int] = deque()
@@ -108,6 +110,12 @@ class ProcessQueue:
         if self.is_dropped or self.size >= limits.max_size:
             return 0
         return max(0, min(limits.max_count - len(self), limits.max_span - self.span))
+
+    def has_room_again(self, limits: FlowLimits) -> bool:
+        """Whether it waited for room, and has some now: True once."""
+        has_room = self.waits_for_room and self.room(limits) > 0
+        self.waits_for_room = self.waits_for_room and not has_room
+        return has_room
 
 
 Place = tuple[ProcessQueue, int]

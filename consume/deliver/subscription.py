@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from ...engine.message_store import MessageStore
 from ...engine.services.wake_up import WakeUp
 from ...index.filter.wanted import Wanted
 from ...store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
@@ -25,7 +24,7 @@ from ...store.format import property_names as props
 from ...store.get_result import GetResult, GetStatus
 from ...store.message_queue import MessageQueue
 from ..allocate.allocate import AllocationStrategy
-from ..group.consumed_store import ConsumeProgress, StoresNow
+from ..group.consumed_store import ConsumedStore, ConsumeProgress, StoresNow
 from ..group.group import Change
 from ..group.initial_offset import StartFrom, start_offset
 from ..retry.send_back import retry_topic
@@ -174,11 +173,10 @@ class Subscription(AsyncSubscription):
     def _settle(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
         """These are done here. Returns how many of them were not."""
         with self._lock:
-            was_full = not has.room(self._limits)
             counts = sum(map(has.ack, queue_offsets))
             if counts:
                 self.progress.set(queue, has.commit_offset)
-            has_room_again = was_full and has.room(self._limits) > 0
+            has_room_again = has.waits_for_room and has.has_room_again(self._limits)
             if self._in_hand:
                 for queue_offset in queue_offsets:
                     self._in_hand.pop((has, queue_offset), None)
@@ -375,7 +373,8 @@ class Subscription(AsyncSubscription):
             batch = self._choose_suspect(self._suspects)
             if batch or self._suspects.is_on:
                 return self._in_hands(batch)
-        self._ready.extendleft(reversed(self._redelivery.take_due(self._clock.monotonic_s())))
+        if self._redelivery.next_due_s is not None:
+            self._ready.extendleft(reversed(self._redelivery.take_due(self._clock.monotonic_s())))
         if not self._ready:
             self._pull()
         while self._ready and len(batch) < count and (not batch or self._ready[0].queue == batch[0].queue):
@@ -445,23 +444,23 @@ class Subscription(AsyncSubscription):
         if not store.groups.settings(self.group).is_enabled:
             return False
         try:
-            return self._pull_from(queue, store.store)
+            return self._pull_from(queue, store)
         except StoreClosedError:
             if store.is_usable:
                 raise
             return False
 
-    def _pull_from(self, queue: MessageQueue, store: MessageStore) -> bool:
+    def _pull_from(self, queue: MessageQueue, store: ConsumedStore) -> bool:
         has = self._has[queue]
         while room := has.room(self._limits):
             count, tags = min(room, PULL_COUNT), self.topics.get(queue.topic)
             try:
-                found = store.get(queue.topic, queue.queue_id, has.position, count, tags=tags)
+                found = store.store.get(queue.topic, queue.queue_id, has.position, count, tags=tags)
             except Exception:  # whatever it is, it goes on to who asked; who asks again gets the other queues meanwhile
                 self._not_before[queue] = self._clock.monotonic_s() + PULL_RETRY_S
                 raise
             if found.messages:
-                self._hand_out(queue, has, found)
+                self._hand_out(queue, has, found, may_be_over=store.starts.knows_copies)
                 return True
             if found.status in NOTHING_NEW and found.next_queue_offset >= has.position:
                 return False
@@ -469,15 +468,16 @@ class Subscription(AsyncSubscription):
                 self._restart(queue, found.next_queue_offset)
                 return False
             self._pass(queue, has, found.next_queue_offset)
+        has.waits_for_room = True
         return False
 
-    def _hand_out(self, queue: MessageQueue, has: ProcessQueue, found: GetResult) -> None:
+    def _hand_out(self, queue: MessageQueue, has: ProcessQueue, found: GetResult, *, may_be_over: bool) -> None:
         is_retry = queue.topic == self._retry_topic
         for message in found.messages:
             if is_retry:
                 message = replace(message, topic=message.properties.get(props.RETRY_TOPIC, message.topic))
             received = ReceivedMessage(message, queue, has)
-            if not self._suspects.is_over(received):
+            if not (may_be_over and self._suspects.is_over(received)):
                 has.deliver(message.queue_offset, len(message.body))
                 self._ready.append(received)
         self._pass(queue, has, found.next_queue_offset)

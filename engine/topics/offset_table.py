@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from ...store.disk.clock import Clock
@@ -175,6 +176,7 @@ class OffsetTable:
             self._document, self._saved_changes = document, changes
 
 
+@lru_cache(1024)  # consumers ask once a message
 def name_of(topic: str, group: str) -> str:
     """The key of a group's offsets in a topic, as in RocketMQ's file."""
     for what, text in (("topic", topic), ("group", group)):
