@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from weakref import WeakKeyDictionary
 
 from ..engine.message_store import MessageStore
-from .group.consumed_store import ConsumedStore, Owner
+from .group.consumed_store import ConsumedStore, NoPop, Owner
 from .group.group_table import GroupTable
 from .group_coordinator import GroupCoordinator
 from .retry.starts import Starts
@@ -25,8 +25,10 @@ STORE_NAME = "store"
 class Readers:
     """Safe from many threads."""
 
-    def __init__(self, store: MessageStore, table: GroupTable, starts: Starts, owners: dict[str, Owner]) -> None:
-        self._store, self._table, self._starts, self._owners = store, table, starts, owners
+    def __init__(
+        self, store: MessageStore, table: GroupTable, starts: Starts, owners: dict[str, Owner], no_pop: NoPop
+    ) -> None:
+        self._store, self._table, self._starts, self._owners, self._no_pop = store, table, starts, owners, no_pop
         self._lock = threading.Lock()
         self._all: WeakKeyDictionary[GroupCoordinator, ConsumedStore] = WeakKeyDictionary()
         """The store as each coordinator reads it."""
@@ -52,7 +54,7 @@ class Readers:
             self._add(coordinator, name)
 
     def _add(self, coordinator: GroupCoordinator, name: str) -> None:
-        consumed = ConsumedStore(name, self._store, self._table, self._starts, self._owners)
+        consumed = ConsumedStore(name, self._store, self._table, self._starts, self._owners, self._no_pop)
         coordinator.add_store(consumed)
         self._all[coordinator] = consumed
 

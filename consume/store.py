@@ -89,8 +89,8 @@ class Store(native.OrdinaryPut):
         self._put_slow = store.put_slow  # type: ignore[method-assign]
         self.path, self.settings, self.recovery_report = store.path, store.settings, store.recovery_report
         owners: dict[str, Owner] = {}
-        self._readers = Readers(store, self._group_table, self._starts, owners)
         self._pop = PopService(store, self._group_table, owners, STORE_NAME)
+        self._readers = Readers(store, self._group_table, self._starts, owners, self._pop.no_pop)
         atexit.register(self._at_exit)  # after that of the store: so it comes first
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from ...engine.services.arrivals import Arrivals
 from ...engine.topics.offset_table import OffsetTable
 from ...store.format.light_queues import is_light
 from ...store.message_queue import MessageQueue
+from ...store.queue_offsets import QueueKey
 from ...store.topic import TopicPermission, check_routable
 from ..retry.starts import Starts
 from .group_table import GroupTable
@@ -21,6 +23,10 @@ class Owner(Protocol):
 
     def is_balancing(self, group: str) -> bool:
         """Whether it has members of this group."""
+
+
+NoPop = Callable[[str, QueueKey], AbstractContextManager[object]]
+"""(group, queue) -> a block during which the group pops nothing from the queue."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +40,7 @@ class ConsumedStore:
     starts: Starts
     owners: dict[str, Owner]
     """Group -> who balances it. One for all that read this store: two would give a queue to two members."""
+    no_pop: NoPop
 
     @property
     def offsets(self) -> OffsetTable:
@@ -95,7 +102,11 @@ class GroupProgress:
 
     def get(self, queue: MessageQueue) -> int | None:
         store = self._stores().get(queue.broker_name)
-        return None if store is None else store.offsets.get(self._group, queue.topic, queue.queue_id)
+        if store is None:
+            return None
+        # A receive under way moves the offset past what it popped. Later ones see that the group has members.
+        with store.no_pop(self._group, (queue.topic, queue.queue_id)):
+            return store.offsets.get(self._group, queue.topic, queue.queue_id)
 
     def set(self, queue: MessageQueue, queue_offset: int) -> None:
         store = self._stores().get(queue.broker_name)

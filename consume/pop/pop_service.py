@@ -134,8 +134,9 @@ class PopService:
         Durable on return as a put is: who has the messages until when, and where the group goes on.
 
         Raises TopicNotFoundError, TopicPermissionError, InconsistentGroupError if the group has subscriptions here,
-        UsageError with deliver_delayed=False or for a group that is not enabled, InvalidArgumentError,
-        CorruptRecordError at a damaged message, and as `put`; StoreClosedError, also if the store is closed meanwhile.
+        also if one joins during the wait; UsageError with deliver_delayed=False or for a group that is not enabled;
+        InvalidArgumentError, CorruptRecordError at a damaged message, and as `put`; StoreClosedError, also if the store
+        is closed meanwhile.
         """
         self._store.check_usable()
         settings = self._groups.settings(check_group(group))
@@ -158,6 +159,10 @@ class PopService:
         group = settings.name
         if not settings.is_enabled:
             raise UsageError(f"group {group!r} is not enabled in {self._store.path}: enable it with update_group")
+        self._check_not_subscribed(group)
+
+    def _check_not_subscribed(self, group: str) -> None:
+        """Raises InconsistentGroupError: subscriptions of the group would get the same messages."""
         owner = self._owners.get(group)
         if owner is not None and owner.is_balancing(group):
             raise InconsistentGroupError(group, "subscriptions of it", "a group that only receives")
@@ -245,6 +250,7 @@ class PopService:
         group, offsets = request.group, self._store.offsets
         place = self._places.setdefault((group, *queue), _Place())
         with place.lock:
+            self._check_not_subscribed(group)  # here, too: one that joined meanwhile has read the offset, or waits to
             start = offsets.get(group, *queue)
             if start is None:
                 bounds = self._store.queue_bounds(*queue)

@@ -23,6 +23,7 @@ from flightlog import (
     StartFrom,
     StoreSettings,
 )
+from flightlog.consume.deliver.subscription import Subscription
 from flightlog.consume.pop.pop_errors import ExpiredHandleError
 from flightlog.consume.pop.pop_topics import REVIVE_TOPIC
 from flightlog.store.errors import (
@@ -480,6 +481,68 @@ def test_one_group_does_not_both_receive_and_subscribe(popped: PoppedStore) -> N
         popped.receive()
     member.close()
     assert popped.numbers() == [1]
+
+
+def test_a_receive_that_waits_ends_when_the_group_subscribes(tmp_path: Path) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small()) as store:
+        store.create_topic("orders", 1)
+        store.receive("g", "orders")
+        errors: list[Exception] = []
+        is_waiting = threading.Event()
+
+        def wait() -> None:
+            is_waiting.set()
+            try:
+                store.receive("g", "orders", wait_s=WAIT_S)
+            except InconsistentGroupError as e:
+                errors.append(e)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert is_waiting.wait(WAIT_S)
+        with store.subscribe("orders", "g") as member:
+            store.put(Message("orders", b"7"))
+            got = member.receive(WAIT_S)
+            waiting.join(WAIT_S)
+        assert got is not None
+        assert (got.body, len(errors)) == (b"7", 1)
+
+
+def test_a_subscription_begins_behind_what_a_receive_under_way_pops(popped: PoppedStore) -> None:
+    popped.put(0, 1)
+    putter = inside.engine(popped.store).putter
+    park_many, is_joining = putter.park_many, threading.Event()
+    joined: list[Subscription] = []
+
+    def join() -> None:
+        is_joining.set()
+        joined.append(popped.store.subscribe("orders", "g"))
+
+    joining = threading.Thread(target=join)
+
+    def joined_meanwhile(messages: Iterable[Message]) -> list[PutResult]:
+        joining.start()
+        assert is_joining.wait(WAIT_S)
+        return park_many(messages)
+
+    putter.park_many = joined_meanwhile  # type: ignore[method-assign]
+    assert popped.numbers(1) == [0]
+    joining.join(WAIT_S)
+    [member] = joined
+    with member:
+        assert [int(message.body) for message in member.poll(32)] == [1]
+        with pytest.raises(InconsistentGroupError):
+            popped.receive()
+    putter.park_many = park_many  # type: ignore[method-assign]
+
+
+def test_a_receive_goes_on_where_subscriptions_were(popped: PoppedStore) -> None:
+    popped.put(0, 1, 2)
+    with popped.store.subscribe("orders", "g") as member:
+        for message in member.poll(2):
+            if message.body == b"0":
+                message.ack()
+    assert popped.numbers() == [1, 2]
 
 
 def test_a_store_that_cannot_pop_says_so(popped: PoppedStore, tmp_path: Path) -> None:
