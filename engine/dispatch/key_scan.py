@@ -8,10 +8,7 @@ import numpy as np
 
 from ...index.dispatch.build_entries import key_entries
 from ...index.key.key_entries import KeyEntries
-from ...store.format.frame import WalkEnd
 from ...store.log.log_reader import LogReader
-from ...store.scan.salvage import next_intact
-from ...store.segments.segment import Segment
 
 MOST_KEPT = 4_000_000
 """Keys kept in memory, 20 bytes each."""
@@ -55,20 +52,11 @@ def keys_between(reader: LogReader, start: int, stop: int) -> Iterator[KeyEntrie
     `start` must be the start of a record or of a segment. Damaged ranges are skipped.
     """
     for segment, first, last in reader.segments_between(start, stop):
-        yield from _keys_in(reader, segment, first, last)
-
-
-def _keys_in(reader: LogReader, segment: Segment, first: int, last: int) -> Iterator[KeyEntries]:
-    position: int | None = first
-    while position is not None:
-        scan = reader.scan(segment, position, last, check_crc=False, mapped=False)
-        for piece, rows in scan.ahead():
-            keys = key_entries(piece, rows)
-            if len(keys.key_hash):
-                yield keys
-        if scan.end in (WalkEnd.BLANK, WalkEnd.END, WalkEnd.EMPTY) or scan.position >= last:
-            return
-        position = next_intact(segment, scan.position + 1, last)
+        for scan in reader.scans_past_damage(segment, first, last):
+            for piece, rows in scan.ahead():
+                keys = key_entries(piece, rows)
+                if len(keys.key_hash):
+                    yield keys
 
 
 def first_keyed(reader: LogReader, start: int, stop: int, *, after: int = -1) -> int | None:

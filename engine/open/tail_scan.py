@@ -30,7 +30,6 @@ from .shutdown_state import LastWriter, ShutdownState
 LOST_SECTOR = "a record whose topic or properties lost a sector"
 """What a disk writes whole or not at all."""
 LOG_IS_SHORT = "the end of the last segment, before what was synced"
-GOES_ON = (WalkEnd.BLANK, WalkEnd.END)
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ class _TailScanner:
                 return int(rows["physical_offset"][bad[0]]), reason
             if self._look is not None:
                 self._look(segment, piece, rows)
-        if scan.end in GOES_ON:
+        if scan.is_whole:
             return 0, None
         return segment.base + scan.position, WALK_END_TEXT[scan.end]
 
@@ -237,7 +236,7 @@ class _TailScanner:
                 for _, rows in scan:
                     count += int(np.count_nonzero(rows["crc_ok"]))
                 position = segment.base + scan.position
-                if scan.end not in GOES_ON:
+                if not scan.is_whole:
                     break
             else:
                 return count

@@ -13,12 +13,10 @@ from ...index.filter.tag_filter import TagFilter, tag_filter
 from ...index.queue.queue_table import Queue, QueueTable
 from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
 from ...store.errors import CorruptQueueError, CorruptRecordError, UsageError
-from ...store.format.frame import WalkEnd
 from ...store.format.message_id import decode_message_id
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
-from ...store.scan.salvage import next_intact
 from ...store.seal.seal import read_seal, seal_fits
 from ...store.segments.segment import Segment
 from ...store.stored_message import StoredMessage
@@ -209,20 +207,18 @@ def starts_record(reader: LogReader, physical_offset: int, end: int) -> bool:
         return segment is not None
     target, stop = physical_offset - segment.base, min(segment.size, end - segment.base)
     position = _known_boundary(reader, segment, target)
-    while True:
-        scan = reader.scan(segment, position, stop, check_crc=False, mapped=False)
+    for scan in reader.scans_past_damage(segment, position, stop):
+        if scan.position > target:
+            return True
         for _, rows in scan:
             places = rows["physical_offset"]
             if places[-1] >= physical_offset:
                 return bool((places == physical_offset).any())
-        if scan.end in (WalkEnd.BLANK, WalkEnd.END):
+        if scan.is_whole:
             return False
         if scan.position >= target:
             return scan.position == target
-        behind = next_intact(segment, scan.position + 1, stop)
-        if behind is None or behind > target:
-            return True
-        position = behind
+    return True
 
 
 def _known_boundary(reader: LogReader, segment: Segment, position: int) -> int:

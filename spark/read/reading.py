@@ -18,7 +18,7 @@ from ...store.disk.disk import Disk
 from ...store.errors import CorruptRecordError, DamagedStoreError, FileGoneError
 from ...store.format.frame import FRAME_DTYPE, SIZE_AND_MAGIC, Rows, WalkEnd
 from ...store.log.log_reader import WALK_END_TEXT
-from ...store.scan.salvage import next_intact
+from ...store.scan.salvage import scans_past_damage
 from ...store.scan.scan import ReadPiece, SegmentScan
 from ...store.segments.segment import Segment
 from ..options.read_options import ReadOptions
@@ -89,19 +89,17 @@ class RangeReader:
         segment = Segment(disk, path, piece_range.base, piece_range.segment_size)
         ahead = None if disk.maps_files else AheadReads(segment.read, stop)
         read: ReadPiece = segment.read if ahead is None else ahead.read
+
+        def scan_from(position: int) -> SegmentScan:
+            return SegmentScan(read, segment.base, segment.size, position, stop, check_crc=self._maker.checks_bodies)
+
         try:
-            position: int | None = start
-            while position is not None:
-                scan = SegmentScan(
-                    read, segment.base, segment.size, position, stop, check_crc=self._maker.checks_bodies
-                )
+            for scan in scans_past_damage(scan_from, segment, start, stop):
                 for piece, rows in self._joined(scan):
                     yield from self._maker.batches(path, piece, rows, piece_range.deleted)
                 damage = _damage_at_end(segment, piece_range, scan)
-                if damage is None:
-                    break
-                yield from self._maker.damaged(damage)
-                position = next_intact(segment, scan.position, stop)
+                if damage is not None:
+                    yield from self._maker.damaged(damage)
             self._maker.corruption.log_skipped(path, f"bytes {start} to {stop}")
         except FileNotFoundError as e:
             raise gone(path) from e

@@ -11,10 +11,8 @@ import numpy as np
 
 from ...engine.read_only import ReadOnlyStore
 from ...store.errors import InvalidSettingsError
-from ...store.format.frame import SIZE_AND_MAGIC, Rows, WalkEnd
+from ...store.format.frame import Rows
 from ...store.format.record import INT64_MAX
-from ...store.scan.salvage import next_intact
-from ...store.scan.scan import SegmentScan
 from ...store.segments.segment import Segment
 from ..options.data_loss import Losses
 from ..options.read_options import ReadOptions, Times
@@ -103,21 +101,16 @@ def behind_records(view: ReadOnlyStore, start: int, stop: int, count: int) -> in
     Damage is not counted: tasks handle it. Raises FileNotFoundError where a segment is gone.
     """
     for span in view.log_reader.segments_between(start, stop):
-        for rows in _walk(view, *span):
+        for rows in _rows(view, *span):
             if len(rows) >= count:
                 return int(rows["physical_offset"][count - 1] + rows["size"][count - 1])
             count -= len(rows)
     return stop
 
 
-def _walk(view: ReadOnlyStore, segment: Segment, first: int, last: int) -> Iterator[Rows]:
+def _rows(view: ReadOnlyStore, segment: Segment, first: int, last: int) -> Iterator[Rows]:
     """The records of a part of a segment, piece by piece, past damage."""
-    position: int | None = first
-    while position is not None:
-        scan = view.log_reader.scan(segment, position, last, check_crc=False, mapped=False)
-        for _, rows in scan:
-            yield rows
-        position = None if _came_to(scan, last) else next_intact(segment, scan.position, last)
+    return (rows for scan in view.log_reader.scans_past_damage(segment, first, last) for _, rows in scan)
 
 
 def first_at(view: ReadOnlyStore, time_ms: int) -> int:
@@ -126,7 +119,7 @@ def first_at(view: ReadOnlyStore, time_ms: int) -> int:
     spans = list(view.log_reader.segments_between(view.min_physical_offset, view.end_physical_offset))
     later = bisect.bisect_left(spans, time_ms, key=lambda span: _first_time_ms(view, *span))
     for span in spans[max(later - 1, 0) :]:
-        for rows in _walk(view, *span):
+        for rows in _rows(view, *span):
             found = np.flatnonzero(rows["store_timestamp_ms"] >= time_ms)
             if len(found):
                 return int(rows["physical_offset"][found[0]])
@@ -134,7 +127,7 @@ def first_at(view: ReadOnlyStore, time_ms: int) -> int:
 
 
 def _first_time_ms(view: ReadOnlyStore, segment: Segment, first: int, last: int) -> int:
-    rows = next(_walk(view, segment, first, last), None)
+    rows = next(_rows(view, segment, first, last), None)
     return INT64_MAX if rows is None else int(rows["store_timestamp_ms"][0])
 
 
@@ -147,12 +140,7 @@ def is_whole(view: ReadOnlyStore, start: int, stop: int) -> bool:
         scan = reader.scan(segment, first, last, check_crc=True, mapped=False)
         if not all(rows["crc_ok"].all() for _, rows in scan):
             return False
-        if scan.position != last and not (last == segment.size and _came_to(scan, last)):
+        if scan.position != last and not (last == segment.size and scan.is_whole):
             return False
         position = segment.base + last
     return position == stop
-
-
-def _came_to(scan: SegmentScan, stop: int) -> bool:
-    """Whether a walk ended at the end of the records or of a segment, and not at damage."""
-    return scan.end is WalkEnd.BLANK or stop - scan.position < SIZE_AND_MAGIC.size

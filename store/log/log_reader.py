@@ -27,6 +27,7 @@ from ..format.record import (
     FrameRow,
     born_host_size,
 )
+from ..scan.salvage import scans_past_damage
 from ..scan.scan import PIECE_SIZE, ReadPiece, SegmentScan
 from ..segments.log_files import LogFiles
 from ..segments.segment import Segment
@@ -130,6 +131,12 @@ class LogReader:
             check_crc=check_crc,
             check_crc_property=self.check_crc_property,
             piece_size=max(PIECE_SIZE, stop - position) if mapped else PIECE_SIZE,
+        )
+
+    def scans_past_damage(self, segment: Segment, position: int, stop: int) -> Iterator[SegmentScan]:
+        """Scan [position, stop) by read calls and without CRC checks. See `scans_past_damage` of salvage.py."""
+        return scans_past_damage(
+            lambda begin: self.scan(segment, begin, stop, check_crc=False, mapped=False), segment, position, stop
         )
 
     def segments_between(self, start: int, stop: int) -> Iterator[tuple[Segment, int, int]]:

@@ -8,7 +8,7 @@ place.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..format.crc_property import check_crc_properties
 from ..format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from ..segments.segment import Segment
 from ..settings import MAX_RECORD_SIZE
+from .scan import SegmentScan
 
 PIECE_SIZE = 8 << 20
 LOOKS = 64
@@ -28,6 +29,21 @@ MAGIC_AT = 4
 PLACE = struct.Struct(">i24xq")
 """Of a record: its size, and its own physical offset."""
 MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+
+
+def scans_past_damage(
+    scan_from: Callable[[int], SegmentScan], segment: Segment, position: int, stop: int
+) -> Iterator[SegmentScan]:
+    """Scan [position, stop) of a segment; if a scan stops at damage, the next one begins at the next intact record.
+
+    `scan_from` begins a scan at a position. Iterate over each scan before you take the next one. Raises as
+    `next_intact`.
+    """
+    begin: int | None = position
+    while begin is not None:
+        scan = scan_from(begin)
+        yield scan
+        begin = None if scan.is_whole else next_intact(segment, scan.position + 1, stop)
 
 
 def next_intact(segment: Segment, position: int, stop: int, *, check_crc_property: bool = False) -> int | None:

@@ -61,6 +61,11 @@ class SegmentScan:
         """Position in the segment of the first frame not yet yielded."""
         self.end = WalkEnd.END
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the scan came to the filler of the segment or to `stop`, and not to damage. Valid after iteration."""
+        return self.end in (WalkEnd.BLANK, WalkEnd.END)
+
     def __iter__(self) -> Iterator[tuple[bytes | memoryview, Rows]]:
         wanted = self._piece_size
         while self._stop - self.position >= 8:

@@ -86,6 +86,25 @@ def test_keys_that_recovery_came_by_are_those_of_the_log(
     assert_clean(path)
 
 
+@pytest.mark.parametrize("filler", [b"\0", b"\xff"], ids=["zeros", "no record"])
+def test_keys_behind_damage_are_found(filler: bytes, tmp_path: Path) -> None:
+    """Also behind zeros, as of a page that was lost: the records behind it are in queues."""
+    path = tmp_path / "store"
+    with flightlog.open(path, keyed.settings()) as store:
+        store.put_many(keyed.messages(0, COUNT))
+    with flightlog.open_read_only(path) as view:
+        reader, end = view.log_reader, view.end_physical_offset
+        whole = np.concatenate([keys.physical_offset.copy() for keys in keys_between(reader, 0, end)])
+        lost = reader.message_at(int(whole[len(whole) // 2]))
+        segment = reader.segment_at(lost.physical_offset)
+        assert segment is not None
+        with open(segment.path, "r+b") as file:
+            file.seek(lost.physical_offset - segment.base)
+            file.write(filler * lost.size)
+        found = np.concatenate([keys.physical_offset.copy() for keys in keys_between(reader, 0, end)])
+    assert found.tolist() == whole[whole != lost.physical_offset].tolist()
+
+
 @pytest.mark.parametrize("most", [10, key_scan.MOST_KEPT], ids=["too many", "kept"])
 def test_a_recovery_puts_the_keys_of_what_no_queue_had(
     most: int,

@@ -12,7 +12,8 @@ from flightlog.store import native
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.format.frame import MAGIC_V1, MAGIC_V2
 from flightlog.store.scan import salvage
-from flightlog.store.scan.salvage import last_data, next_intact
+from flightlog.store.scan.salvage import last_data, next_intact, scans_past_damage
+from flightlog.store.scan.scan import SegmentScan
 from flightlog.store.segments.segment import Segment, segment_name
 
 BASE = 65_536
@@ -46,6 +47,20 @@ def test_the_next_record_is_found(magic: int, position: int, tmp_path: Path) -> 
     assert next_intact(segment, 0, SIZE) == position
     assert next_intact(segment, position, SIZE) == position
     assert next_intact(segment, position + 1, SIZE) is None
+
+
+def test_scans_resume_behind_damage(tmp_path: Path) -> None:
+    """Behind bytes that are no record, behind a hole, and no further than `stop`."""
+    raw = record(0)
+    segment = segment_of(tmp_path, {0: raw, len(raw): b"x" * 700, 800: record(800), 9000: record(9000)})
+    found, ends = [], []
+    for scan in scans_past_damage(
+        lambda begin: SegmentScan(segment.read, BASE, SIZE, begin, 9000 + len(raw), check_crc=False), segment, 0, SIZE
+    ):
+        found += [int(offset) - BASE for _, rows in scan for offset in rows["physical_offset"]]
+        ends.append((scan.position, scan.is_whole))
+    assert found == [0, 800, 9000]
+    assert ends == [(len(raw), False), (800 + len(raw), False), (9000 + len(raw), True)]
 
 
 def test_it_must_lie_before_the_stop(tmp_path: Path) -> None:
