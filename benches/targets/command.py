@@ -18,8 +18,7 @@ from pathlib import Path
 from flightlog.benches import readers
 from flightlog.benches.targets.figures import (
     AS_PLANNED,
-    BY_SIZE,
-    BY_SYNC_SIZE,
+    BY_TIME,
     GROUPS,
     KB,
     ON_REQUEST,
@@ -30,26 +29,23 @@ from flightlog.benches.targets.lines import Line, show
 from flightlog.benches.targets.measures import THREADS_MORE, Measures, Sizes
 from flightlog.store import native
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench.case import PURE, Case
+from flightlog.tools.bench.case import Case
 from flightlog.tools.bench.harness import Options, begun, check_positive, choose, finish
 from flightlog.tools.bench.machine.scratch import check_room
 from flightlog.tools.bench.messages import record_size
 from flightlog.tools.bench.report import say
-from flightlog.tools.bench.rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT, Rocketmq, check_jars
+from flightlog.tools.bench.rocketmq import QUICK_WARM_COUNT, WARM_COUNT, Rocketmq, check_jars
 from flightlog.tools.bench.writers import peers_at_hand
 from flightlog.tools.progress_bar import CLEAR_LINE, ProgressBar
-from flightlog.tools.words import seconds_text, size_text
+from flightlog.tools.words import size_text
 
 MB = 1_000_000
 ROUNDS = 5
 USUAL = Sizes(300 * MB, 20 * MB, 100 * MB, 300 * MB, 30 * MB, 3, 0.5, 1.0, ROUNDS, 1024)
 FULL = Sizes(300 * MB, 300 * MB, 100 * MB, 2 << 30, 100 * MB, 9, 3.0, 5.0, ROUNDS, 1024)
 QUICK = Sizes(1 * MB, MB // 4, MB // 2, MB, MB // 4, 2, 0.02, 0.1, 2, 4, readers=4)
-OWN_RATE, PURE_RATE, ROCKETMQ_RATE = 400e6, 100e6, 200e6
-"""Approximate bytes a second, to estimate the duration; with syncs:"""
-SYNC_RATE, ROCKETMQ_SYNC_RATE = 20e6, 1.5e6
-FILL_RATE = 40e6
-"""The same for concurrent sync puts of many threads."""
+PEER_RATE = 40e6
+"""Approximate upper limit of the bytes that a peer writes per second."""
 COPIES_MAX = 4
 """Number of stores, each of the size of a run, that may be on the disk at the same time."""
 NOT_IN_MEMORY = ("sync", "sync-threads", "device", "peers", "cold")
@@ -145,35 +141,24 @@ def _runs(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes) -> int:
 
 
 def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, folder: Path) -> None:
-    """Print how long the run takes and how much it writes. Raises UsageError if the disk has no room."""
-    each = [_cost(plan.fill, case, sizes) for plan in plans for case in plan.cases()]
-    seconds = sum(seconds for seconds, _ in each) + sizes.size / PURE_RATE * (("paced" in groups) + ("query" in groups))
-    seconds, size = seconds * sizes.rounds, sum(size for _, size in each) * sizes.rounds
+    """Print how much the run writes. Raises UsageError if the disk has no room."""
+    size = sizes.rounds * sum(_written_size(plan.fill, case, sizes) for plan in plans for case in plan.cases())
     room = COPIES_MAX * max(sizes.size, sizes.recovery_size) + (2 << 30)
     if "readers" in groups:
-        seconds += 2 * len(readers.KINDS) * readers.PARTS * sizes.reader_s * sizes.rounds
         needed = readers.room_needed(KB, sizes.messages, sizes.reader_s)
         size, room = size + len(readers.KINDS) * sizes.rounds * needed, max(room, needed)
     if "device" in groups:
-        written = 2 * sizes.device_steps * sizes.device_step_size
-        seconds, size = seconds + written / SYNC_RATE, size + written
-    say(f"{', '.join(groups)}; {sizes.rounds} rounds")
-    say(f"about {seconds_text(seconds)}, writing about {size_text(int(size))} below {folder.parent}")
+        size += 2 * sizes.device_steps * sizes.device_step_size
+    say(f"{', '.join(groups)}; {sizes.rounds} rounds, writing about {size_text(int(size))} below {folder.parent}")
     check_room(folder, room)
 
 
-def _cost(fill: str, case: Case, sizes: Sizes) -> tuple[float, float]:
-    """Approximate seconds of a round, and bytes that it writes."""
+def _written_size(fill: str, case: Case, sizes: Sizes) -> float:
+    """Approximate bytes that a round of a case writes."""
     if fill == AS_PLANNED:
-        return case.size / PURE_RATE + 1, case.size
-    if fill not in (BY_SIZE, BY_SYNC_SIZE):
-        return sizes.peer_s + 0.3, sizes.peer_s * OWN_RATE / 10
-    written = float(2 * sizes.size)  # the same amount is written before the clock starts
-    rate = ROCKETMQ_RATE if case.is_rocketmq else PURE_RATE if case.who == PURE else OWN_RATE
-    if case.sync:
-        more = THREADS_MORE if case.threads > 1 else 1
-        written = float(sizes.sync_size * more)
-        rate = (ROCKETMQ_SYNC_RATE * more**2 if case.is_rocketmq else SYNC_RATE) * more
-    filled = case.filled * record_size(case.body_size)
-    seconds = written / rate * (KB / case.body_size) ** 0.7 + filled / FILL_RATE
-    return seconds + (ROUND_OVERHEAD_S if case.is_rocketmq else 0.5), written + filled
+        return case.size
+    if fill == BY_TIME:
+        return sizes.peer_s * PEER_RATE
+    if not case.sync:
+        return 2 * sizes.size  # the same amount is written before the clock starts
+    return sizes.sync_size * (THREADS_MORE if case.threads > 1 else 1) + case.filled * case.record_size
