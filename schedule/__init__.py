@@ -1,1 +1,1 @@
-"""Messages that wait: RocketMQ's delay levels, and when a parked message is due."""
+"""Delayed messages: RocketMQ's delay levels, and timers on its timer wheel."""

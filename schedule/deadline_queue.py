@@ -1,11 +1,11 @@
-"""Tasks ordered by deadline, for the one thread that waits for all of them.
+"""Tasks ordered by deadline; one thread runs them all.
 
-Deadlines are times of the clock that people set, because delivery times are. Invariants:
+Deadlines are wall-clock times, because delivery times are. Invariants:
 - A task runs no later than the earliest time that it or a call of `expect` named since its last run began.
-- When the clock was set, backwards or forwards, every task runs at once and returns its next time: its deadline may
-  have moved.
-- There is no polling without a deadline: the thread sleeps until it is notified. With one it reads the clock at least
-  every MAX_WAIT_S, because setting the clock notifies no one.
+- After the clock was set, backwards or forwards, every task runs at once and returns its next time, because its
+  deadline may have moved.
+- Without a deadline the thread sleeps until it is notified. With one it reads the clock at least every MAX_WAIT_S,
+  because setting the clock wakes no thread.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from ..store.errors import StorePoisonedError
 log = logging.getLogger("flightlog.schedule")
 
 MAX_WAIT_S = 0.5
-"""How long a step of the clock may go unseen, while anything waits for a time."""
+"""Seconds within which a step of the clock is noticed, while a task has a deadline."""
 
 STEP_MS = 250
-"""By how much the two clocks must part for a step. Slewing takes minutes for that, and harms nothing."""
+"""Difference between the two clocks that counts as a step. Slewing takes minutes to reach it, and does no harm."""
 
 RETRY_MS = 10_000
-"""How long a task rests after a failure that it does not know (RocketMQ's `DELAY_FOR_A_PERIOD`)."""
+"""Delay before a task runs again after an unexpected error (RocketMQ's `DELAY_FOR_A_PERIOD`)."""
 
 
 class Task(Protocol):
-    """Something that has to be done at times."""
+    """A task with a deadline."""
 
     def run(self, now_ms: int) -> int | None:
-        """Do what is due; returns the time to be called again, a past one for at once, None to wait for `expect`."""
+        """Do what is due. Returns the next deadline in ms, a past one for another call at once, or None to wait for
+        `expect`."""
 
 
 class DeadlineQueue:
@@ -45,27 +46,28 @@ class DeadlineQueue:
         self._clock, self._notify = clock, notify
         self._lock = threading.Lock()
         self._due_ms: dict[Task, int] = {}
-        """The time that counts, of each task that has one; the heap keeps older ones too."""
+        """The current deadline of each task that has one; the heap keeps outdated ones too."""
         self._heap: list[tuple[int, int, Task]] = []
         self._numbers: dict[Task, int] = {}
-        """Of every task: those that are due at the same time run in the order in which they were added."""
+        """The order in which tasks were added: tasks due at the same time run in it."""
         self._lead_ms = self._lead(clock.now_ms())
 
     def add(self, task: Task) -> None:
-        """To be run at once, and from then on when it says."""
+        """Add a task. It runs at once, and then at the times that it returns."""
         self._numbers[task] = len(self._numbers)
         self.expect(task, self._clock.now_ms())
 
     def expect(self, task: Task, due_ms: int) -> None:
-        """Run the task by this time."""
+        """Run the task no later than this time."""
         if self._name(task, due_ms):
             self._notify()
 
     def run_due(self) -> float | None:
-        """Run every task that is due, once each; returns after how many seconds to come again, None: when notified.
+        """Run every task that is due, once each. Returns the seconds to wait until the next call, or None to wait until
+        notified.
 
-        Raises StorePoisonedError, after which nothing can be delivered. A task that fails in another way is run again
-        after RETRY_MS, as RocketMQ does.
+        Raises StorePoisonedError, after which nothing can be delivered. After any other error a task runs again after
+        RETRY_MS, as in RocketMQ.
         """
         now_ms = self._clock.now_ms()
         self._look_for_a_step(now_ms)
@@ -82,7 +84,7 @@ class DeadlineQueue:
         return self._wait_s()
 
     def _name(self, task: Task, due_ms: int) -> bool:
-        """Take this time for the task unless it has an earlier one; whether it is the next of all."""
+        """Set the task's deadline unless it has an earlier one. Returns whether it is the earliest of all."""
         with self._lock:
             before = self._due_ms.get(task)
             if before is not None and before <= due_ms:
@@ -96,7 +98,7 @@ class DeadlineQueue:
         if abs(lead_ms - self._lead_ms) < STEP_MS:
             return
         self._lead_ms = lead_ms
-        with self._lock:  # what was named before was meant by the clock as it was
+        with self._lock:  # deadlines named before are of the clock before the step
             self._due_ms = dict.fromkeys(self._numbers, now_ms)
             self._heap = [(now_ms, number, task) for task, number in self._numbers.items()]
 
@@ -106,7 +108,7 @@ class DeadlineQueue:
             while self._heap and self._heap[0][0] <= now_ms:
                 due_ms, _, task = heapq.heappop(self._heap)
                 if self._due_ms.get(task) == due_ms:
-                    del self._due_ms[task]  # before it runs: what is named from here on counts
+                    del self._due_ms[task]  # before it runs: deadlines named from here on count
                     taken.append(task)
         return taken
 
@@ -120,5 +122,5 @@ class DeadlineQueue:
         return min(max(left_s, 0.0), MAX_WAIT_S)
 
     def _lead(self, now_ms: int) -> int:
-        """How far the clock that is set is ahead of the one that is not."""
+        """How far the wall clock is ahead of the monotonic clock."""
         return now_ms - int(self._clock.monotonic_s() * 1000)

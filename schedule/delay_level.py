@@ -1,15 +1,15 @@
-"""The deliveries of one delay level: its queue from a saved offset on, in order.
+"""Delivery of one delay level: its queue in order, from a saved offset on.
 
 Invariants:
 - A message is delivered when the clock has reached its time, never before; in the order of its queue.
-- The offset moves past a message when it is stored where it belongs, as durable as a put's: one whose put fails is
-  tried again, at the same offset, for as long as it takes.
-- It always lies inside of the queue.
-- What cannot be read, or tells no place to deliver it to, is passed over, counted and told of: no later try would find
-  it otherwise.
+- The offset moves past a message once that is stored in its own topic, as durable as a put. A delivery whose put fails
+  is retried at the same offset until it succeeds.
+- The offset is always within the queue.
+- A message that cannot be read, or that names no valid topic and queue, is skipped, counted and logged: a retry would
+  not help.
 
-RocketMQ: `ScheduleMessageService.DeliverDelayedMessageTimerTask`. As there, a time of delivery that lies further ahead
-than the level's delay is over: the levels were made shorter since. "Ahead" is meant from the newest store time, which
+RocketMQ: `ScheduleMessageService.DeliverDelayedMessageTimerTask`. As there, a delivery time further ahead than the
+level's delay counts as due: the levels have been shortened since. "Ahead" means ahead of the newest store time, which
 does not run backwards with the clock.
 """
 
@@ -27,60 +27,60 @@ from .delivered import DueMessage, UndeliverableError, delivered
 log = logging.getLogger("flightlog.schedule")
 
 BATCH_COUNT = 1000
-"""Messages that are delivered at a time, with one sync for all of them; then it is the other levels' turn."""
+"""Messages of one batch, which share a sync; then other levels have their turn."""
 
 PAUSE_MS = 10
-"""How long what is due is gathered before the next batch."""
+"""How long due messages are gathered into the next batch."""
 
 FULL_DISK_RETRY_MS = 100
-"""After a put that had no room, as RocketMQ waits after any failed one (`DELAY_FOR_A_WHILE`)."""
+"""Delay after a put on a full disk; RocketMQ's after any failed put (`DELAY_FOR_A_WHILE`)."""
 
 RETRY_MS = 10_000
-"""After any other failure (`DELAY_FOR_A_PERIOD`)."""
+"""Delay after any other failure (`DELAY_FOR_A_PERIOD`)."""
 
 UNSEEN_RETRY_MS = 10
-"""While a message that was parked cannot be read yet: under sync flush it waits for its sync."""
+"""Delay while a parked message cannot be read yet: under sync flush it waits for its sync."""
 
 Deliver = Callable[[Sequence[DueMessage]], int]
-"""Puts them in order; returns how many of them, from the first on, are stored and as durable as a put's. Raises if not
-even the first is."""
+"""Puts messages in order. Returns how many of them, counted from the first, are stored and as durable as a put. Raises
+if the first one fails."""
 
 
 class ParkedQueue(Protocol):
-    """The queue where the messages of a level wait."""
+    """The queue in which the messages of a level are parked."""
 
     def catch_up(self) -> None:
-        """Have `bounds` tell of everything that can be read now."""
+        """Update `bounds` to everything that can be read now."""
 
     def bounds(self) -> tuple[int, int]:
-        """Queue offsets of the first message that is there, and one past the last."""
+        """Queue offset of the first message that still exists, and one past the last."""
 
     def times(self, queue_offset: int, count: int) -> Sequence[int]:
-        """The times of delivery, in ms, of `count` messages from there on, or fewer; at least one. Raises
-        FlightlogError where they cannot be read."""
+        """Delivery times (ms) of up to `count` messages from this offset on, at least one. Raises FlightlogError if
+        they cannot be read."""
 
     def messages(self, queue_offset: int, count: int) -> list[StoredMessage | None]:
-        """The messages themselves; None: damaged, or gone from the log."""
+        """The messages; None for one that is damaged or was removed from the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelState:
-    """One delay level, as it is now."""
+    """State of one delay level, for statistics."""
 
     level: int
     delay_ms: int
     pending: int
-    """Messages that wait, or are being delivered."""
+    """Messages not yet delivered."""
     lag_ms: int
-    """How long the first of them has been due, as of the scheduler's last look; 0 if it is not due."""
+    """How long the first of them has been due (ms), at the last check; 0 if it is not due."""
     delivered: int
-    """Since the store was opened."""
+    """Messages delivered since the store was opened."""
     skipped: int
-    """Messages that could not be read, or had no place to be delivered to, since the store was opened."""
+    """Messages skipped since the store was opened: damaged, or without a valid topic and queue."""
 
 
 class DelayLevel:
-    """One level. `parked` and `state` from any thread, the rest from the one of the schedules."""
+    """One delay level. `parked` and `state` are thread-safe; only the schedule thread calls the rest."""
 
     def __init__(
         self, level: int, delay_ms: int, offset: int, queue: ParkedQueue, deliver: Deliver, newest_ms: Callable[[], int]
@@ -88,22 +88,22 @@ class DelayLevel:
         self.level, self._delay_ms, self.offset = level, delay_ms, offset
         self._queue, self._deliver, self._newest_ms = queue, deliver, newest_ms
         self._head_ms = 0
-        """The first message that waits is due at this time or later."""
+        """The first pending message is due at this time (ms) or later."""
         self._parked_end = 0
         """One past the highest queue offset that was parked in this session."""
         self._delivered = self._skipped = 0
         self._failure: str | None = None
-        """What was told of last, so that it is told once."""
+        """The last problem that was logged, so that it is logged once."""
 
     def __str__(self) -> str:
         return f"delay level {self.level}"
 
     def parked(self, queue_offset: int) -> None:
-        """A message was appended there; it may not be readable yet."""
+        """Note that a message was parked at this offset; it may not be readable yet."""
         self._parked_end = max(self._parked_end, queue_offset + 1)
 
     def run(self, now_ms: int) -> int | None:
-        """Deliver what is due; see schedule/deadline_queue.py."""
+        """Deliver due messages; see `Task` in schedule/deadline_queue.py."""
         try:
             next_ms = self._run(now_ms)
         except StorePoisonedError:
@@ -135,7 +135,7 @@ class DelayLevel:
         return delivery_ms <= now_ms or delivery_ms > max(now_ms, self._newest_ms()) + self._delay_ms
 
     def _deliver_some(self, count: int) -> int:
-        """Deliver up to `count` messages; returns by how many the offset has moved."""
+        """Deliver up to `count` messages. Returns how far the offset moved."""
         start, deliveries, places = self.offset, list[DueMessage](), list[int]()
         found = self._queue.messages(start, count)
         for place, parked in enumerate(found):
@@ -155,7 +155,7 @@ class DelayLevel:
         return moved
 
     def _correct(self, first: int, end: int) -> None:
-        """Put an offset that lies outside of the queue back into it."""
+        """Move an offset that is outside the queue back into it."""
         corrected = min(max(self.offset, first), end)
         if corrected == self.offset:
             return
@@ -172,6 +172,6 @@ class DelayLevel:
         return LevelState(self.level, self._delay_ms, pending, lag_ms, self._delivered, self._skipped)
 
     def _tell(self, text: str) -> None:
-        if text != self._failure:  # once, however often it is tried again
+        if text != self._failure:  # logged once, whatever the number of retries
             log.warning(text, extra={"level": self.level, "queue_offset": self.offset})
         self._failure = text

@@ -1,7 +1,7 @@
 """RocketMQ's delay levels: level 1 waits 1 s, level 18 waits 2 h.
 
-A message with a level is parked in `SCHEDULE_TOPIC_XXXX`, one queue a level; its queue entry carries the time of
-delivery where other entries carry the hash of the tag.
+A message with a level is parked in `SCHEDULE_TOPIC_XXXX`, one queue a level; its queue entry holds the delivery time in
+place of the tag's hash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DelayLevelTable:
 
     @classmethod
     def parse(cls, text: str = DEFAULT_DELAY_LEVELS) -> DelayLevelTable:
-        """Raises InvalidSettingsError naming the word that is no delay."""
+        """Parse the text. Raises InvalidSettingsError, which names the word that is not a delay."""
         delays: list[int] = []
         for word in text.split():
             number, unit = word[:-1], UNIT_MS.get(word[-1])
@@ -37,7 +37,7 @@ class DelayLevelTable:
         return cls(tuple(delays))
 
     def clamp(self, level: int) -> int:
-        """A level above the highest is the highest."""
+        """The level to use: one above the highest counts as the highest."""
         return min(level, len(self.delays_ms))
 
     def delivery_time_ms(self, level: int, store_timestamp_ms: int) -> int:

@@ -1,10 +1,10 @@
-"""`config/delayOffset.json`: how far the deliveries of each delay level are, in RocketMQ's shape.
+"""`config/delayOffset.json`: the delivery offset of each delay level, in RocketMQ's JSON format.
 
     {"dataVersion": {"counter": 7, "stateVersion": 0, "timestamp": ms}, "offsetTable": {"1": 0, "2": 15}}
 
 A key is a delay level, its value the queue offset of the first message that was not delivered. Levels that the settings
-do not have keep theirs. How the file is written, and what takes its place when it is damaged, stands in
-store/disk/config_file.py.
+do not have keep their offsets. store/disk/config_file.py describes how the file is written and what replaces a damaged
+one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEVEL = re.compile(r"-?[0-9]{1,10}")
 
 
 class DelayOffsets:
-    """The file. Used by one thread at a time."""
+    """The file. Not thread-safe."""
 
     def __init__(self, disk: Disk, root: Path, clock: Clock) -> None:
         self._file = ConfigFile(disk, root / CONFIG_FOLDER / DELAY_OFFSETS_FILE)
@@ -33,14 +33,14 @@ class DelayOffsets:
         self._saved: dict[int, int] = {}
 
     def load(self) -> dict[int, int]:
-        """By level; empty without a file. Raises ConfigFileError, DiskError."""
+        """Read the offsets by level; empty without a file. Raises ConfigFileError, DiskError."""
         self._document = self._file.read() or {}
         self._saved = offsets_in(self._document, self._file.path)
         return dict(self._saved)
 
     def save(self, offsets: Mapping[int, int]) -> None:
-        """Write these, if they differ from what is there; durable when it returns. Raises DiskError: then the file says
-        what it said before, or this."""
+        """Write the offsets if they have changed; durable on return. Raises DiskError: then the file has the old
+        content or the new."""
         wanted = {**self._saved, **offsets}
         if wanted == self._saved:
             return
@@ -52,7 +52,7 @@ class DelayOffsets:
 
 
 def offsets_in(document: Config, path: Path) -> dict[int, int]:
-    """The offsets of what the file says, by level. Raises ConfigFileError."""
+    """The offsets by level from the content of the file. Raises ConfigFileError."""
     table = document.get("offsetTable", {})
     if not isinstance(table, dict):
         raise ConfigFileError(path, f"an offsetTable that is a {type(table).__name__}", "an object")

@@ -1,9 +1,9 @@
 """Turn a parked message into the one to deliver.
 
 It copies what RocketMQ's `ScheduleMessageService#messageTimeUp` copies: body, flag, flags of compression and of a
-committed transaction, sender, store host, and every property. So the record that is delivered still says DELAY,
-REAL_TOPIC and REAL_QID, as RocketMQ's does: it is put past the delay hook, which would park it again. Its topic and
-queue are those that the last two name; its offsets and store time are new.
+committed transaction, sender, store host, and every property. So the delivered record still has DELAY, REAL_TOPIC and
+REAL_QID, as in RocketMQ. Its put bypasses the delay hook, which would park it again. REAL_TOPIC and REAL_QID name its
+topic and queue; its offsets and store time are new.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .delay_level_table import SCHEDULE_TOPIC
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 UNDELIVERABLE_TOPICS = frozenset({HALF_TOPIC, SCHEDULE_TOPIC})
-"""RocketMQ drops what is for the first; what is for the second would come round for ever."""
+"""RocketMQ drops messages for the first topic; a message for the second would be parked again forever."""
 
 QUEUE_ID = re.compile(r"\+?[0-9]{1,10}")
 
@@ -34,17 +34,17 @@ class UndeliverableError(FlightlogError):
 
 
 class DueMessage(NamedTuple):
-    """A message that has waited in another record, to be put past the delay hook."""
+    """A message taken from a parked record; its put bypasses the delay hook."""
 
     message: Message
     hosts: tuple[bytes, bytes]
-    """Sender and store host as the record that waited has them: RocketMQ keeps both."""
+    """Born host and store host of the parked record: RocketMQ keeps both."""
 
 
 def to_put_again(waited: StoredMessage) -> DueMessage:
-    """The same message once more, to the same topic and queue; the bits of a transaction are kept."""
+    """Copy a message, to put it again into the same topic and queue; keeps the transaction bits."""
     properties = dict(waited.properties)
-    properties.pop(CRC_PROPERTY, None)  # of the record that waited; the put writes this one's, if any
+    properties.pop(CRC_PROPERTY, None)  # of the parked record; the put adds its own if needed
     message = Message(
         waited.topic,
         waited.body,
@@ -59,7 +59,7 @@ def to_put_again(waited: StoredMessage) -> DueMessage:
 
 
 def delivered(parked: StoredMessage) -> DueMessage:
-    """The message to put in place of this one. Raises UndeliverableError."""
+    """Make the message to deliver from a parked one. Raises UndeliverableError."""
     properties = parked.properties
     topic, queue_text = properties.get(props.REAL_TOPIC, ""), properties.get(props.REAL_QUEUE_ID, "")
     queue_id = int(queue_text) if QUEUE_ID.fullmatch(queue_text) else -1

@@ -1,5 +1,5 @@
-"""Where a message with a delay level waits: in `SCHEDULE_TOPIC_XXXX`, queue level - 1, with its own topic and queue as
-the properties REAL_TOPIC and REAL_QID.
+"""Parks messages with a delay level: in `SCHEDULE_TOPIC_XXXX`, queue level - 1, with its own topic and queue as the
+properties REAL_TOPIC and REAL_QID.
 
 (RocketMQ's `HookUtils#transformDelayLevelMessage`.)
 """
@@ -17,26 +17,24 @@ from ..store.message import Message
 from .delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 
 LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
-"""What RocketMQ parses as a number, if it is in range."""
+"""Text that RocketMQ parses as a number, if it is in range."""
 
 
 def wanted_level(message: Message) -> int:
-    """The delay level that a message asks for, by its field or else its property; 0: none. Raises
-    InvalidMessageError."""
+    """The delay level of a message, from its field or else its property; 0 for none. Raises InvalidMessageError."""
     if message.delay_level != 0:
         check_integer_range("delay_level", message.delay_level, 0)
         return message.delay_level
     text = (message.properties or {}).get(props.DELAY, "0")
     if not isinstance(text, str) or not LEVEL.fullmatch(text) or not ~INT32_MAX <= int(text) <= INT32_MAX:
         raise InvalidMessageError(f"the property {props.DELAY}={text!r}: expected the number of a delay level, as in 3")
-    return max(int(text), 0)  # RocketMQ takes a negative one for none
+    return max(int(text), 0)  # RocketMQ treats a negative level as none
 
 
 def park(message: Message, levels: DelayLevelTable) -> Message:
-    """The message to append in place of this one: itself if it has no level, or is the record of a transaction that is
-    not committed. Raises InvalidMessageError.
-
-    A message without a queue id is parked for the highest possible one: the append chooses a queue first.
+    """The message to append: the parked form of this one, or this one itself if it has no level or belongs to a
+    transaction that is not committed. Raises InvalidMessageError. A message without a queue id is parked for the
+    highest possible queue id: the append chooses a queue first.
     """
     level = wanted_level(message)
     if level == 0 or not has_queue_entry(message.sys_flag):

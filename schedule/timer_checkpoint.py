@@ -13,9 +13,9 @@
     64   ours: moments               24 each, the newest first: end of the commit log, lastReadTimeMs, queue offset
          zeros to 4096
 
-A moment says what was done when the commit log was so long. Where the log has lost its tail, what was delivered into
-that tail is lost, and the words above speak of more than there is: the newest moment within the log is true. RocketMQ
-keeps the bytes behind its own words as they are; our CRC tells whether it has changed them since.
+A moment records the progress at a length of the commit log. If the log lost its tail, deliveries in that tail are lost,
+and RocketMQ's words claim too much: then the newest moment within the log counts. RocketMQ preserves the bytes behind
+its own words; our CRC detects whether it has changed its words since.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ assert WORDS.size == 56
 assert WORDS.size + NOTE.size == 64
 MAX_MOMENTS: Final = (PAGE_SIZE - 64) // MOMENT.size
 OLDEST_MOMENT_MS: Final = 6 * 86_400_000
-"""What the timer log is kept for is a little longer."""
+"""The timer log is kept for a little longer than these cover."""
 
 
 class Moment(NamedTuple):
-    """What was done, and durable, when the commit log ended there."""
+    """Progress that was durable when the commit log ended at `log_end`."""
 
     log_end: int
     read_time_ms: int
@@ -51,7 +51,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """The words, and our moments, the newest first; none where RocketMQ wrote last."""
+    """RocketMQ's words, and our moments, the newest first; no moments if RocketMQ wrote last."""
 
     read_time_ms: int = 0
     timer_log_position: int = 0
@@ -78,7 +78,7 @@ class TimerCheckpoint:
         return (words + count + zlib.crc32(words + count + moments).to_bytes(4) + moments).ljust(PAGE_SIZE, b"\0")
 
     def next(self, moment: Moment, timer_log_position: int, now_ms: int) -> TimerCheckpoint:
-        """The one that follows, at this moment."""
+        """The next checkpoint, with this moment added."""
         kept = [old for old in self.moments if old.log_end < moment.log_end]
         kept = [old for old in kept if old.read_time_ms > moment.read_time_ms - OLDEST_MOMENT_MS]
         if len(kept) >= MAX_MOMENTS:  # the older, the further apart
@@ -96,12 +96,12 @@ class TimerCheckpoint:
         )
 
     def moment_within(self, log_end: int) -> Moment | None:
-        """The newest one that the log still has all of."""
+        """The newest moment whose part of the log still exists."""
         return next((moment for moment in self.moments if moment.log_end <= log_end), None)
 
 
 def decode_timer_checkpoint(raw: bytes) -> TimerCheckpoint | None:
-    """None where the file is too short to hold the words."""
+    """Parse the file; None if it is too short for RocketMQ's words."""
     if len(raw) < WORDS.size:
         return None
     found = TimerCheckpoint(*WORDS.unpack_from(raw))
@@ -118,7 +118,7 @@ def decode_timer_checkpoint(raw: bytes) -> TimerCheckpoint | None:
 
 
 def read_timer_checkpoint(disk: Disk, root: Path) -> TimerCheckpoint | None:
-    """The one of the store at `root`; None if it is missing or too short."""
+    """Read the checkpoint of the store at `root`; None if it is missing or too short."""
     try:
         file = disk.open(root / CONFIG_FOLDER / TIMER_CHECKPOINT_FILE)
     except FileNotFoundError:
@@ -130,8 +130,8 @@ def read_timer_checkpoint(disk: Disk, root: Path) -> TimerCheckpoint | None:
 
 
 def write_timer_checkpoint(disk: Disk, root: Path, checkpoint: TimerCheckpoint) -> None:
-    """Overwrite the page in place, as RocketMQ does, and sync it. RocketMQ's words lie in one sector; torn moments are
-    none."""
+    """Overwrite the page in place, as RocketMQ does, and sync it. RocketMQ's words are in one sector; torn moments are
+    ignored."""
     path = root / CONFIG_FOLDER / TIMER_CHECKPOINT_FILE
     is_new = not disk.exists(path)
     disk.make_folder(path.parent)

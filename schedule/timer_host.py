@@ -1,4 +1,4 @@
-"""The interface to the store that timers need. It is passed in, so timers do not import the engine."""
+"""Interface of the store that timers need. It is passed in, so that timers do not import the engine."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class TimerHost(Protocol):
         """Of the timer topic's queue: the first offset, and one past the last that can be read."""
 
     def read_queue(self, queue_offset: int, count: int) -> Sequence[StoredMessage]:
-        """Messages of the timer topic's queue from this offset on, `count` at most; those that cannot be read are left
-        out. Empty only if there is no further one."""
+        """Up to `count` messages of the timer topic's queue from this offset on, without unreadable ones. Empty only if
+        there are no more."""
 
     def message_at(self, physical_offset: int, size: int) -> StoredMessage | None:
-        """The message whose record lies there; None if none does that can be read."""
+        """The message at this physical offset; None if no readable record starts there."""
 
     def deliver(self, deliveries: Sequence[DueMessage]) -> int:
-        """Put them in order, past the seam that parks. Returns how many of them, from the first on, are stored; raises
-        if not even the first is."""
+        """Put messages in order, bypassing the delay hook. Returns how many of them, counted from the first, are
+        stored. Raises if the first one fails."""
 
     def flush(self) -> None:
-        """Make everything that was appended durable."""
+        """Sync everything that was appended."""

@@ -12,10 +12,10 @@
     44   zeros                i64
 
 Files of one size in `timerlog/`, named by the position of their first byte. A file's tail is blank where a unit and 16
-bytes more do not fit: i32 what remains, i64 zero, i32 CBD43194. Behind the last unit everything is zero, for a reader
-goes on for as long as units look sound.
+bytes more do not fit: i32 what remains, i64 zero, i32 CBD43194. Behind the last unit everything is zero, because a
+reader continues while units look valid.
 
-All of it is derived from the timer topic's queue: what is cut off here is put on the wheel again from there.
+The log is derived from the timer topic's queue: timers that are cut off here are put on the wheel again from there.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ MAGIC_DEFAULT: Final = 1
 MAGIC_ROLL: Final = 2
 MAGIC_CANCEL: Final = 4
 MAGIC_BITS: Final = 0xF
-"""RocketMQ takes a unit for sound if it has no other bits."""
+"""RocketMQ accepts a unit if it has no other bits."""
 
 BLANK: Final = struct.Struct(">iqi")
 BLANK_MAGIC: Final = 0xCBD43194 - (1 << 32)
 NO_POSITION: Final = -1
 BLOCK_UNITS: Final = 1260
-"""Units that are read at once where a chain is walked: 64 KiB; those of one second mostly lie near each other."""
+"""Units read at once while a chain is walked: 64 KiB. Units of one second are mostly close to each other."""
 SCAN_UNITS: Final = 1 << 16
 NAME_DIGITS: Final = 20
 
@@ -86,7 +86,7 @@ class TimerUnit(NamedTuple):
 
     @property
     def is_rolled(self) -> bool:
-        """Whether it is to be parked again when its second comes: its time is further than the wheel is to reach."""
+        """Whether to park it again when its second is due: its time is beyond the reach of the wheel."""
         return bool(self.magic & MAGIC_ROLL)
 
     @property
@@ -99,14 +99,14 @@ class TimerUnit(NamedTuple):
 
 
 class TimerLog:
-    """The files of one store, used by one thread at a time. `open` tells where they end."""
+    """The timer log of one store. Not thread-safe. `open` finds its end."""
 
     def __init__(self, disk: Disk, root: Path, file_size: int = DEFAULT_FILE_SIZE) -> None:
         self._disk, self._folder, self.file_size = disk, root / TIMER_LOG_FOLDER, file_size
         self._files: dict[int, DiskFile] = {}
         """Position of a file's first byte -> the file."""
         self.start = self.end = 0
-        """Of the first unit, and one past the last byte."""
+        """Positions of the first unit, and one past the last byte."""
         self._unwritten = bytearray()
         """Units from `_written` on, all in one file."""
         self._written = 0
@@ -114,12 +114,12 @@ class TimerLog:
         self._unsynced: set[int] = set()
 
     def open(self) -> None:
-        """Find the files; the length of the first one is that of all. The end is as yet unknown: `scan` and `cut`.
+        """Find the files; all have the length of the first. The end is not known yet: call `scan` and `cut`.
 
-        Raises StrayFileError and SegmentLengthError for what RocketMQ would not load either, and DiskError.
+        Raises StrayFileError and SegmentLengthError for files that RocketMQ would not load either, and DiskError.
         """
         entries = [entry for entry in self._disk.list(self._folder) if not entry.is_folder]
-        if entries and entries[-1].size == 0:  # made, and nothing more: RocketMQ removes such a last file, too
+        if entries and entries[-1].size == 0:  # created and still empty: RocketMQ removes such a last file, too
             self._disk.remove(self._folder / entries.pop().name)
         if entries:
             self.file_size = entries[0].size
@@ -135,8 +135,7 @@ class TimerLog:
             self.end = self._written = max(self._files) + self.file_size
 
     def scan(self, start: int | None = None) -> Iterator[tuple[int, TimerUnits]]:
-        """Runs of sound units with the position of the first of each, from the file of `start` on, up to the first one
-        that is not sound."""
+        """Yield (position, units): runs of valid units, from the file of `start` on, up to the first invalid one."""
         begin = self.start if start is None else start - start % self.file_size
         for base in sorted(base for base in self._files if base >= begin):
             capacity = (self.file_size - BLANK.size) // UNIT_SIZE
@@ -159,7 +158,7 @@ class TimerLog:
                 at += count
 
     def cut(self, position: int) -> None:
-        """End it here: later files go, and everything behind is zero again. Durable when it returns."""
+        """Truncate the log at this position: remove later files, and write zeros behind it. Durable on return."""
         self._block = (0, b"")
         self._unwritten.clear()
         for base in sorted((base for base in self._files if base > position), reverse=True):
@@ -177,8 +176,8 @@ class TimerLog:
         self.start = min(self._files, default=position)
 
     def _zero(self, file: DiskFile, at: int) -> bool:
-        """Write zeros over all that is behind; whether anything was. The length stays as it is at every moment: a death
-        on the way leaves a file that can be loaded."""
+        """Write zeros from the position to the end of the file. Returns whether anything was there. The length never
+        changes, so that a crash leaves a file that can be loaded."""
         was_any = False
         while (at := self.file_size if (found := file.next_data(at)) is None else found) < self.file_size:
             raw = file.read(at, 1 << 20)
@@ -198,7 +197,7 @@ class TimerLog:
         return self._folder / f"{base:0{NAME_DIGITS}d}"
 
     def place(self) -> int:
-        """The position that the next unit gets. Begins a new file where this one is full."""
+        """Position of the next unit. Starts a new file if the last one is full."""
         left = self.file_size - self.end % self.file_size
         if self.end - self.end % self.file_size not in self._files:
             self._begin_file(self.end)
@@ -227,12 +226,12 @@ class TimerLog:
         self._written = base
 
     def add(self, unit: TimerUnit) -> None:
-        """At the position that `place` answered last. Kept in memory until `write`."""
+        """Append a unit at the position that `place` returned last. It stays in memory until `write`."""
         self._unwritten += UNIT.pack(*unit)
         self.end += UNIT_SIZE
 
     def write(self) -> None:
-        """Write what was added: from then on it survives this process."""
+        """Write added units to the page cache: then they survive the end of this process."""
         if self._unwritten:
             base = self._written - self._written % self.file_size
             self._files[base].write(self._written - base, bytes(self._unwritten))
@@ -242,14 +241,14 @@ class TimerLog:
         self._written = self.end
 
     def sync(self) -> None:
-        """Make everything durable. Raises SyncFailedError."""
+        """Sync the log. Raises SyncFailedError."""
         self.write()
         for base in sorted(self._unsynced):
             self._files[base].sync()
         self._unsynced.clear()
 
     def unit(self, position: int) -> TimerUnit | None:
-        """The unit at this position; None if there is none, or none that is sound."""
+        """The unit at this position; None if there is no valid one."""
         if not self.start <= position <= self.end - UNIT_SIZE:
             return None
         if position >= self._written:
@@ -260,7 +259,7 @@ class TimerLog:
             file = self._files.get(base)
             if file is None:
                 return None
-            # A chain is followed back to its first unit, and then given out from there on: each way in blocks.
+            # Follow the chain back to its first unit, then yield from there: both ways in blocks.
             ahead = BLOCK_UNITS if position > start else 1
             start = max(base, position - (BLOCK_UNITS - ahead) * UNIT_SIZE)
             block = file.read(start - base, min(position + ahead * UNIT_SIZE, base + self.file_size) - start)
@@ -275,7 +274,7 @@ class TimerLog:
         return self.unit(base + (self.file_size - BLANK.size) // UNIT_SIZE * UNIT_SIZE - UNIT_SIZE)
 
     def remove_before(self, written_ms: int) -> int:
-        """Remove full files whose units were all put on the wheel before this; says how many."""
+        """Remove full files whose units were all put on the wheel before this time. Returns how many."""
         removed = 0
         for base in sorted(self._files)[:-1]:
             last = self.last_unit_of(base)

@@ -1,12 +1,12 @@
-"""Where timers go on after any end: from a moment that the commit log still has all of.
+"""Recovery of timers: they continue from a moment whose part of the commit log still exists.
 
     check file   the moment: seconds before `read_time` are delivered, messages before `queue_offset` are on the wheel.
                  Ours notes how long the commit log was then, and keeps older moments; RocketMQ's does not
     timer log    cut behind the last unit of a message before that queue offset: it is put on the wheel again
     wheel        rebuilt from the timer log: seconds from `read_time` on
 
-So what a process did after the moment is done again: its deliveries are duplicates, if the commit log kept them. And
-nothing of what is in the timer topic's queue is left out, whatever was lost of the log or of the files here.
+Work done after the moment is repeated: its deliveries are duplicates, if the commit log kept them. No timer in the
+timer topic's queue is lost, whatever was lost of the log or of these files.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ log = logging.getLogger("flightlog.timers")
 
 
 class TimerStart(NamedTuple):
-    """Where to go on."""
+    """Where to continue."""
 
     read_second: int
-    """Seconds before it are delivered."""
+    """Seconds before this one are delivered."""
     queue_offset: int
     checkpoint: TimerCheckpoint
 
@@ -35,19 +35,19 @@ class TimerStart(NamedTuple):
 def recover_timers(
     checkpoint: TimerCheckpoint | None, timer_log: TimerLog, wheel: TimerWheel, store: TimerHost
 ) -> TimerStart:
-    """Brings the timer log and the wheel to one moment. The timer log was opened, the wheel loaded."""
+    """Bring the timer log and the wheel to one moment. Call it after the timer log was opened and the wheel loaded."""
     found = checkpoint or TimerCheckpoint()
     _, log_end = store.log_range()
     min_queue_offset, end_queue_offset = store.queue_bounds()
     read_time_ms, queue_offset = found.read_time_ms, min(found.queue_offset, found.master_queue_offset)
     if found.moments:
         moment = found.moment_within(log_end)
-        if moment is None:  # cut to before all that is known: everything that is in the queue is looked at again
+        if moment is None:  # truncated to before every moment: read the whole queue again
             read_time_ms, queue_offset = 0, min_queue_offset
         else:
             _, read_time_ms, queue_offset = moment
     elif not store.ended_cleanly():
-        # RocketMQ's says nothing of the log. What it delivered in later seconds than this one is not in there any more.
+        # RocketMQ's words do not mention the log. Deliveries of later seconds than this one are no longer in it.
         read_time_ms = min(read_time_ms, max(store.last_store_timestamp_ms(), 0))
     if found.moments and (read_time_ms, queue_offset) != found.moments[0][1:]:
         log.warning(
@@ -60,13 +60,13 @@ def recover_timers(
     known_end = first[0].physical_offset if first else log_end
     read_second = read_time_ms // PRECISION_MS
     if read_second == 0 and first:
-        read_second = first[0].store_timestamp_ms // PRECISION_MS - 1  # none of them can have been due before
+        read_second = first[0].store_timestamp_ms // PRECISION_MS - 1  # none of them can have been due earlier
     _rebuild(timer_log, wheel, known_end, read_second)
     return TimerStart(read_second, queue_offset, found)
 
 
 def _rebuild(timer_log: TimerLog, wheel: TimerWheel, known_end: int, read_second: int) -> None:
-    """Keep the units of records before `known_end`: their order is that of the queue."""
+    """Truncate the units of records from `known_end` on: units are in the order of the queue."""
     wheel.clear()
     end = timer_log.start
     for position, units in timer_log.scan():

@@ -2,10 +2,11 @@
 queue as the properties REAL_TOPIC and REAL_QID, and its second of the wheel as TIMER_OUT_MS.
 
 (RocketMQ's `HookUtils#transformTimerMessage`.) A second of the wheel is delivered when it is over. So a time within a
-second stands in that second, and one that is a whole second in the one before: each is delivered at the next whole
-second, or at its own, and never early.
+second belongs to that second, and a whole second to the one before: each timer is delivered at the next whole second,
+or at its own, and never early.
 
-A cancellation is a timer, too: it stands in the second of the timer that it is for, and names it by topic and uniq key.
+A cancellation is a timer, too: it belongs to the second of the timer that it cancels, and names it by topic and uniq
+key.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ TIMER_QUEUE_ID: Final = 0
 PRECISION_MS: Final = 1000
 YEAR_MS: Final = 366 * 86_400_000
 SECONDS_FROM: Final = 1_000_000_000
-"""Below it no number is a time of this century in seconds."""
+"""Smaller numbers are no times of this century in seconds."""
 NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-"""What Java parses as a long, if it is in range."""
+"""Text that Java parses as a long, if it is in range."""
 
 
 def slot_time_ms(deliver_at_ms: int) -> int:
-    """The beginning of the second whose end is the first whole second at or after this time."""
+    """Start (ms) of the second whose end is the first whole second at or after this time."""
     return (deliver_at_ms - 1) // PRECISION_MS * PRECISION_MS
 
 
 def cancelled_key(topic: str, uniq_key: str) -> str:
-    """How a cancellation names its timer."""
+    """The name by which a cancellation finds its timer."""
     return f"{topic}+{uniq_key}"
 
 
 def cancellation(topic: str, uniq_key: str, deliver_at_ms: int) -> Message:
-    """What to put so that the timer of this topic, uniq key and time is not delivered."""
+    """Make the message that cancels the timer of this topic, uniq key and time."""
     if not uniq_key:
         raise InvalidTimerError("uniq_key is empty: a timer is cancelled by the uniq key that it was put with")
     named = {
@@ -54,14 +55,13 @@ def cancellation(topic: str, uniq_key: str, deliver_at_ms: int) -> Message:
 
 
 def asks_for_timer(message: Message) -> bool:
-    """Whether a property of the message is for the timers. One that comes from them, and still says when it was due, is
-    not parked a second time."""
+    """Whether a message asks for a timer. A delivered timer, which still has these properties, does not."""
     asked = message.properties or {}
     return props.TIMER_OUT_MS not in asked and any(name in asked for name in props.TIMER_PROPERTIES)
 
 
 def wanted_time_ms(message: Message, now_ms: int) -> int:
-    """When the message is to be delivered. Raises InvalidTimerError."""
+    """Delivery time (ms) of a message. Raises InvalidTimerError."""
     asked = message.properties or {}
     name = next(name for name in props.TIMER_PROPERTIES if name in asked)
     text = asked[name]
@@ -78,8 +78,8 @@ def wanted_time_ms(message: Message, now_ms: int) -> int:
 
 
 def check_not_seconds(topic: str, name: str, at_ms: int, now_ms: int) -> None:
-    """Raises InvalidTimerError for a time that lies more than a year back, and within decades of now if its number is
-    read as seconds: it would be delivered at once. Other times that are past are delivered at once, as in RocketMQ."""
+    """Raises InvalidTimerError for a time more than a year in the past that, read as seconds, is within decades of now:
+    a unit mistake, and delivered at once. Other past times are delivered at once, as in RocketMQ."""
     if SECONDS_FROM <= at_ms < now_ms - YEAR_MS and abs(at_ms * 1000 - now_ms) < 100 * YEAR_MS:
         raise InvalidTimerError(
             f"topic {topic!r}: {name}={at_ms}: expected milliseconds since 1970; these are seconds, it seems: "
@@ -88,20 +88,20 @@ def check_not_seconds(topic: str, name: str, at_ms: int, now_ms: int) -> None:
 
 
 class TimerAdmission:
-    """What a put does with a message that asks for a timer. Any thread."""
+    """Pre-put hook for messages that ask for a timer. Thread-safe."""
 
     def __init__(
         self, now_ms: Callable[[], int], max_delay_ms: int, slot_limit: int, count_at: Callable[[int], int]
     ) -> None:
-        """`count_at` says how many timers stand in a second."""
+        """`count_at` returns the number of timers in a second."""
         self._now_ms, self._max_delay_ms, self._slot_limit, self._count_at = now_ms, max_delay_ms, slot_limit, count_at
 
     def __call__(self, message: Message) -> Message:
-        """The message to append in place of this one: itself if it asks for no timer, is due already, or is the record
-        of a transaction that is not committed.
+        """The message to append: the parked form of this one, or this one itself if it asks for no timer, is due
+        already, or belongs to a transaction that is not committed.
 
         Raises InvalidTimerError, TimerTooFarError, TimerTooLateError, TimersCongestedError, InvalidMessageError. A
-        message without a queue id is parked for the highest possible one: the append chooses a queue first.
+        message without a queue id is parked for the highest possible queue id: the append chooses a queue first.
         """
         if not asks_for_timer(message) or not has_queue_entry(message.sys_flag):
             return message

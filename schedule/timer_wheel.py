@@ -36,11 +36,11 @@ assert PAGE_SIZE % SLOT_SIZE == 0
 
 FIRST_STRIDE: Final = 64
 LARGEST_STRIDE: Final = 1 << 16
-"""Slots that are looked at together in a search for the next one that is not empty: few at first, then more."""
+"""Slots checked per step of a search for the next non-empty one: few at first, then more."""
 
 
 class Slot(NamedTuple):
-    """The timers of one second."""
+    """One slot: the timers of one second."""
 
     second: int
     first: int
@@ -50,7 +50,7 @@ class Slot(NamedTuple):
 
 
 class TimerWheel:
-    """Used by one thread; others may ask for a count."""
+    """The wheel. One thread uses it; other threads may read counts."""
 
     def __init__(self, disk: Disk, root: Path, slot_count: int = SLOT_COUNT) -> None:
         self._disk, self._path, self.slot_count = disk, root / TIMER_WHEEL_FILE, slot_count
@@ -58,25 +58,25 @@ class TimerWheel:
         self._bytes = mmap.mmap(-1, -(-slot_count * SLOT_SIZE // PAGE_SIZE) * PAGE_SIZE)
         self._slots = np.frombuffer(self._bytes, SLOT_DTYPE, slot_count)
         self._dirty: set[int] = set()
-        """Numbers of pages that differ from the file's."""
+        """Numbers of changed pages, not yet in the file."""
 
     def get(self, second: int) -> Slot | None:
-        """None if it is empty."""
+        """The slot of a second; None if it is empty."""
         slot = Slot._make(SLOT.unpack_from(self._bytes, second % self.slot_count * SLOT_SIZE))
         return slot if slot.second == second and slot.second else None
 
     def count(self, second: int) -> int:
-        """Timers that are due when this second is over, less cancellations."""
+        """Number of timers in this second, less cancellations."""
         slot = self.get(second)
         return 0 if slot is None else slot.timers
 
     def holder(self, second: int) -> int:
-        """The second whose timers stand where those of this one would; 0 for none."""
+        """The second that occupies this one's slot; 0 for none."""
         found: int = SLOT.unpack_from(self._bytes, second % self.slot_count * SLOT_SIZE)[0]
         return found
 
     def add(self, second: int, position: int, change: int) -> int:
-        """Put one unit at the end of a second's chain; returns the position of the unit before it."""
+        """Append one unit to a second's chain. Returns the position of the unit before it."""
         slot = self.get(second)
         first, previous, count = (position, NO_POSITION, 0) if slot is None else slot[1:4]
         at = second % self.slot_count * SLOT_SIZE
@@ -85,10 +85,9 @@ class TimerWheel:
         return previous
 
     def add_all(self, position: int, units: TimerUnits, from_second: int) -> None:
-        """The same for units one behind the other, without those of seconds before `from_second`, whose chains they
-        hold already."""
+        """Append consecutive units, which already hold their chains, except those of seconds before `from_second`."""
         seconds = (units["written_ms"].astype(np.int64) + units["delay_ms"]) // 1000
-        wanted = np.flatnonzero(seconds >= from_second)  # also beyond a turn: of who had much to catch up with
+        wanted = np.flatnonzero(seconds >= from_second)  # may span turns of the wheel, after a long stop
         if not len(wanted):
             return
         positions, seconds = position + wanted * units.itemsize, seconds[wanted]
@@ -108,7 +107,7 @@ class TimerWheel:
         self._dirty.update(np.unique(at * SLOT_SIZE // PAGE_SIZE).tolist())
 
     def next_second(self, from_second: int) -> int | None:
-        """The first second, from this one on, that has timers."""
+        """The first second at or after this one that has timers."""
         from_second = max(from_second, 1)  # an empty slot says 0
         looked, stride = 0, FIRST_STRIDE
         while looked < self.slot_count:
@@ -125,7 +124,7 @@ class TimerWheel:
         return int(later.min()) if len(later) else None
 
     def pending(self, from_second: int) -> int:
-        """Timers in all seconds from this one on, less cancellations."""
+        """Number of timers in all seconds from this one on, less cancellations."""
         seconds = self._slots["second"]
         return int(self._slots["count"][seconds >= max(from_second, 1)].sum(dtype=np.int64))
 
@@ -136,7 +135,7 @@ class TimerWheel:
         self._dirty.update(np.unique(used * SLOT_SIZE // PAGE_SIZE).tolist())
 
     def load(self) -> None:
-        """Take the file's slots. A file of another length, which RocketMQ would refuse, is created again."""
+        """Read the slots from the file. A file of another length, which RocketMQ would refuse, is recreated."""
         if not self._disk.exists(self._path):
             return
         file = self._file = self._disk.open(self._path, writable=True)
@@ -153,7 +152,7 @@ class TimerWheel:
             at += len(raw)
 
     def flush(self) -> None:
-        """Write the pages that have changed, and sync the file. Raises SyncFailedError, DiskFullError, DiskError."""
+        """Write the changed pages, and sync the file. Raises SyncFailedError, DiskFullError, DiskError."""
         size = self.slot_count * SLOT_SIZE
         if self._file is None:
             self._file = self._disk.open(self._path, writable=True, create=True)

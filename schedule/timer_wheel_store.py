@@ -8,13 +8,13 @@
                file says how far it came
 
 Invariants:
-- Nothing is delivered before its time by the store's clock. Times that a clock set back has come to for a second time
-  are delivered when it is where it was.
-- A failed append is tried again; what was delivered of that second is not delivered again by this process.
-- After a crash, what was delivered since the last save may be delivered again, nothing else (timer_recovery.py).
-- Memory: the wheel, and 8 bytes for each timer of the second that is given out.
+- Nothing is delivered before its time by the store's clock. If the clock is set back, deliveries continue once it is
+  where it was.
+- A failed append is retried; this process does not repeat deliveries of that second that succeeded.
+- After a crash, only deliveries since the last save may be repeated (timer_recovery.py).
+- Memory: the wheel, and 8 bytes for each timer of the second being delivered.
 
-One thread runs it, see `deadline_queue.Task`; any thread may ask `count_at`, `pending`, `lag_ms`.
+One thread runs it, see `deadline_queue.Task`; `count_at`, `pending` and `lag_ms` are thread-safe.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ from .timer_wheel import DAY_S, SLOT_COUNT, TimerWheel
 log = logging.getLogger("flightlog.timers")
 
 ROLL_WINDOW_S = 2 * DAY_S
-"""What is due later than so many seconds from now is parked again on the way (`timerRollWindowSlot`)."""
+"""A timer due later than this many seconds from now is parked again before it is due (`timerRollWindowSlot`)."""
 KEPT_MS = 7 * DAY_S * 1000
-"""How long units stay in the timer log: longer than any second of the wheel is ahead of when it was filled."""
+"""How long units stay in the timer log: longer than any unit can be ahead of its second of the wheel."""
 SAVE_INTERVAL_MS = 1000
 UNSEEN_RETRY_MS = 10
-"""While a timer that was parked cannot be read yet: under sync flush it waits for its sync."""
+"""Delay while a parked timer cannot be read yet: under sync flush it waits for its sync."""
 TAKE_COUNT = 512
 GIVE_COUNT = 1000
 TAKE_LIMIT = 20 * TAKE_COUNT
 GIVE_LIMIT = 5000
-"""Timers that are taken in, and given out, by one `run` at most, to the end of a second."""
+"""Most timers that one `run` takes in, and delivers, up to the end of a second."""
 NOTHING_GIVEN = (0, 0)
 GIVE_SIZE = 1 << 20
-"""Messages, and bytes of records, that are delivered by one append."""
+"""Most messages, and bytes of records, in one append of deliveries."""
 
 
 class TimerWheelStore:
-    """Opened once the store can be read; `run` when something is due; closed before the store."""
+    """The timers of a store. Open it once the store can be read; close it before the store."""
 
     def __init__(
         self,
@@ -84,23 +84,23 @@ class TimerWheelStore:
         self._next_second: int | None = None
         """The first second with timers; never later than it."""
         self._given = NOTHING_GIVEN
-        """The second that is being given out, and how many of its timers were."""
+        """The second being delivered, and how many of its timers are delivered."""
         self._has_rolled = False
-        """Whether the second that is being given out had timers that are parked again."""
+        """Whether timers of the second being delivered were parked again."""
         self._save_due_ms: int | None = None
         self._pending = self._parked_end = 0
         self._goal: int | None = None
-        """The queue's end when it was begun to take in all before it; None: that is done."""
+        """The queue's end when this catch-up began; None once it is complete."""
         self._goal_ms = 0
-        """When that was."""
+        """When this catch-up began (ms)."""
         self._late_second = -1
-        """The last second of the wheel with a timer whose own second was over when it was taken in."""
+        """The last second of the wheel that holds a late timer: one whose own second was over when it was taken in."""
         self.settled_ms = 0
-        """Every timer that was parked before this time, and whose second was over by then, has been delivered."""
+        """Every timer that was parked before this time (ms), and was due by then, has been delivered."""
         self.delivered = 0
-        """Timers, also those that were rolled on."""
+        """Timers delivered or rolled since the store was opened."""
         self.lost = 0
-        """Timers that could not be read when they were due, or that no store takes."""
+        """Timers skipped since the store was opened: unreadable when due, or not storable."""
 
     def open(self) -> None:
         """Recover. Raises DamagedStoreError, DiskError."""
@@ -124,21 +124,22 @@ class TimerWheelStore:
 
     @property
     def untaken(self) -> int:
-        """Messages that are parked, and not on the wheel yet."""
+        """Parked messages that are not on the wheel yet."""
         return max(self._store.queue_bounds()[1] - self._queue_offset, 0)
 
     def lag_ms(self, now_ms: int) -> int:
-        """How long the oldest timer that is due has been waiting; 0: none is."""
+        """How long the oldest due timer has been waiting (ms); 0 if none is due."""
         return 0 if self._next_second is None else max(now_ms - (self._next_second + 1) * PRECISION_MS, 0)
 
     # -- the work
 
     def run(self, now_ms: int) -> int | None:
-        """Take in everything, give out what is due, save; returns when to come again, None: when something is put.
+        """Take in parked messages, deliver due timers, save. Returns the time (ms) of the next call, or None to wait
+        for a put.
 
-        One part at a time, so that `close` waits for one part only; if more is left, it returns a past time. Nothing is
-        delivered before everything is taken in that was there at the first part: it may cancel what is due. After an
-        error it can be called again: what was done is done.
+        It works in parts, so that `close` waits for one part only; if more is left, it returns a past time. Nothing is
+        delivered before everything that was parked at the first part is taken in: it may cancel due timers. After an
+        error it can be called again, and continues.
         """
         if self._goal is None:
             self._goal, self._goal_ms = self._store.queue_bounds()[1], now_ms
@@ -158,7 +159,7 @@ class TimerWheelStore:
         return min(due, default=None)
 
     def parked(self, queue_offset: int) -> None:
-        """A message was appended there; it may not be readable yet. Any thread."""
+        """Note that a message was parked at this offset; it may not be readable yet. Thread-safe."""
         self._parked_end = max(self._parked_end, queue_offset + 1)
 
     def _changed(self, now_ms: int) -> None:
@@ -169,16 +170,16 @@ class TimerWheelStore:
         return self._next_second is not None and (self._next_second + 1) * PRECISION_MS <= now_ms
 
     def _has_given_out(self, now_ms: int) -> bool:
-        """Whether nothing on the wheel was due by this time, late timers included."""
+        """Whether no timer on the wheel was due by this time, late timers included."""
         return not self._is_due(now_ms) and self._late_second < self._read_second
 
     def is_settled(self, now_ms: int) -> bool:
-        """Whether every timer that was parked, and whose second is over by this time, has been delivered. Any thread:
-        what is taken in meanwhile is looked for first, then the wheel."""
+        """Whether every parked timer whose second is over by this time has been delivered. Thread-safe: it checks
+        timers being taken in first, then the wheel."""
         return self.untaken == 0 and self._parked_end <= self._queue_offset and self._has_given_out(now_ms)
 
     def _take_in(self, now_ms: int, end: int) -> bool:
-        """A part of what comes before this queue offset; whether nothing is left."""
+        """Take in one part of the messages before this queue offset. Returns whether none is left."""
         stop = self._queue_offset + TAKE_LIMIT
         while self._queue_offset < end:
             if self._queue_offset >= stop:
@@ -215,7 +216,7 @@ class TimerWheelStore:
         change = -1 if magic & MAGIC_CANCEL else 1
         position = self._log.place()
         previous = self._wheel.add(second, position, change)
-        # Where a clock was set back by weeks: their difference has 32 bits.
+        # A clock may have been set back by weeks: the difference has 32 bits.
         written_ms = max(now_second, second - self._roll_window_s) * PRECISION_MS
         self._log.add(
             TimerUnit(
@@ -288,13 +289,13 @@ class TimerWheelStore:
         self._given = NOTHING_GIVEN
 
     def _deliver(self, second: int, batch: list[tuple[int, DueMessage]], after: int) -> None:
-        """Deliver the timers of these numbers, and note how far it came, also if it raises; `after` is the number to go
-        on with behind them."""
+        """Deliver the timers with these numbers, and record the progress, also if it raises; `after` is the number to
+        continue with."""
         while batch:
             self._given = second, batch[0][0]
             try:
                 stored = self._store.deliver([delivery for _, delivery in batch])
-            except InvalidMessageError as e:  # no store takes the first one, now or later
+            except InvalidMessageError as e:  # no store accepts the first one, now or later
                 self._lose(batch[0][1].message.topic, str(e))
                 stored = 1
             self.delivered += stored
@@ -306,12 +307,12 @@ class TimerWheelStore:
         return bool(key) and cancelled_key(message.properties.get(props.REAL_TOPIC, ""), str(key)) in cancelled
 
     def _parked(self, unit: TimerUnit) -> StoredMessage | None:
-        """The parked message of a unit; None if there is none, or if another record lies there."""
+        """The parked message of a unit; None if it is missing, or if another record is there."""
         found = self._store.message_at(unit.physical_offset, unit.record_size)
         return None if found is None or found.topic != TIMER_TOPIC else found
 
     def _on_its_way(self, message: StoredMessage, unit: TimerUnit, now_ms: int) -> DueMessage | None:
-        """What is appended for it: to its own topic, or parked again."""
+        """The message to append for a unit: to its own topic, or parked again."""
         try:
             found, hosts = delivered(message)
         except UndeliverableError as e:
@@ -339,7 +340,7 @@ class TimerWheelStore:
         return self._save_due_ms is not None
 
     def save(self, now_ms: int) -> None:
-        """Make what was done durable, then say so."""
+        """Make the progress durable, then write the checkpoint."""
         moment = Moment(self._store.log_range()[1], self._read_second * PRECISION_MS, self._queue_offset)
         self._store.flush()
         self._log.sync()
