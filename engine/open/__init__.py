@@ -1,1 +1,1 @@
-"""What happens before a store is ready: who wrote it last, where its log ends, recovery, cutting a torn tail."""
+"""Opening a store: shutdown state of the last writer, tail scan, recovery, truncation of a torn tail."""

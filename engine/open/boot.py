@@ -115,12 +115,12 @@ KNOWN_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class WriterSession:
-    """The lock of a store that is open for writing, and the files that say how far its writer has come."""
+    """The lock of a store that is open for writing, and the files that record its writer's progress."""
 
     lock: StoreLock
     progress: ProgressPage
     checkpoint: Checkpoint
-    """The one that was on disk at the opening."""
+    """The checkpoint on disk when the store was opened."""
 
     def release(self) -> None:
         """Release the lock last, so that no other writer opens the store before. Calling it twice is fine."""
@@ -130,7 +130,7 @@ class WriterSession:
 
 @dataclass(frozen=True)
 class RecoveredStore:
-    """The result of steps 1 to 9: a store that is whole, and at rest."""
+    """The result of steps 1 to 9: a recovered store, without threads yet."""
 
     session: WriterSession
     log: CommitLog
@@ -142,7 +142,7 @@ class RecoveredStore:
 
 
 def check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
-    """Refuse to create a store in a folder that holds something else, and a store whose files are links."""
+    """Raise if the folder holds something other than a store, or if files of the store are links."""
     refuse_links(disk, path)
     names = {entry.name for entry in disk.list(path)}
     names -= {Path(name).parts[0] for name in settings.commit_log_folders + settings.commit_log_read_only_folders}
@@ -163,9 +163,9 @@ def recover_store(
     undo: ExitStack,
     wake_preparing: Callable[[], object],
 ) -> RecoveredStore:
-    """Steps 1 to 9 above. Appends will call `wake_preparing` when they have used up half of what is prepared.
+    """Run steps 1 to 9 above. Appends will call `wake_preparing` once they have used half of the prepared space.
 
-    Raises what `flightlog.open` documents; whatever is raised, `undo` frees the lock again.
+    Raises the errors that `flightlog.open` documents; after any error `undo` releases the lock.
     """
     if settings.unkept_promises:
         raise UnkeptPromiseError(path, settings.unkept_promises)
@@ -327,7 +327,7 @@ def _adopt_extensions(path: Path, disk: Disk, settings: StoreSettings, geometry:
 
 
 def _sync_state_folders(path: Path, disk: Disk) -> None:
-    """Make durable what state files were read to say: their writer may have died, or met a disk error, between the
+    """Sync the folders of state files that were read: their writer may have died, or met a disk error, between the
     rename of a new file and the sync of its folder."""
     for folder in (path / CONFIG_FOLDER, path / FLIGHTLOG_FOLDER):
         if disk.exists(folder):

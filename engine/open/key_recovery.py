@@ -1,13 +1,12 @@
-"""Bring the key index up to the log: which of its files are kept, and from which record on keys are put again.
+"""Recovery of the key index: which files are kept, and from which record on keys are put again.
 
-    last writer          kept
-    flightlog            what the progress page says was synced
-    RocketMQ, closed     every file up to the first key that is missing between two files, or before the first one
-    RocketMQ, killed     the same, but a file that RocketMQ itself would not trust is checked entry by entry before
+    last writer          kept flightlog            what the progress page says was synced RocketMQ, closed     every
+    file up to the first key that is missing between two files, or before the first one RocketMQ, killed     the same,
+    but a file that RocketMQ itself would not trust is checked entry by entry before
 
 RocketMQ loses keys after an unclean exit: it deletes files that its checkpoint does not cover and begins a new one
-further on. Such a hole lies between two files or before the first one, where this finds it. And where a queue missed a
-message that lies before the index's end, RocketMQ dispatched neither: then the whole index is rebuilt.
+further on. Such a hole is between two files or before the first one, where this finds it. And if a queue lacked an
+entry for a record before the index's end, RocketMQ dispatched neither: then the whole index is rebuilt.
 """
 
 from __future__ import annotations
@@ -46,12 +45,13 @@ from .shutdown_state import ShutdownState
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """Which part of the index is kept."""
+    """The part of the index that is kept."""
 
     state: IndexState
-    """The newest file that is kept, and how far."""
+    """The newest kept file, and its next entry."""
     resume: int
-    """Physical offset: kept files hold every key of the records before, and what files say of others is dropped."""
+    """Physical offset: kept files have all keys of the records before it; their entries for later records are
+    dropped."""
     reason: str
 
 
@@ -64,10 +64,8 @@ def plan_keys(
     *,
     is_live: bool,
 ) -> KeyPlan:
-    """Look at the index; change nothing. The log ends at `end`.
-
-    `first_missed` is where the first record lies that was in no queue, or in a wrong place of one. `is_live` tells that
-    another program may be writing just now.
+    """Decide what to keep; changes nothing. The log ends at `end`. `first_missed` is the physical offset of the first
+    record whose queue entry was missing or wrong. `is_live`: another program may be writing right now.
     """
     rebuilt = reader.min_offset
     progress = shutdown_state.progress
@@ -129,7 +127,7 @@ def _plan_foreign(
 
 
 def _broken_files(index: IndexFolder, shutdown_state: ShutdownState) -> dict[Path, str]:
-    """The files that RocketMQ had not flushed when it died, and that are not whole, with a problem of each."""
+    """Damaged files that RocketMQ had not flushed when it died, each with a problem."""
     flushed_ms = shutdown_state.checkpoint.index_timestamp_ms if shutdown_state.checkpoint is not None else 0
     return {
         check.path: check.problems[0]
@@ -139,7 +137,7 @@ def _broken_files(index: IndexFolder, shutdown_state: ShutdownState) -> dict[Pat
 
 
 def _problem(reader: LogReader, file: IndexFile, header: IndexHeader, end: int) -> str | None:
-    """Why a file that RocketMQ wrote is not of this log; None if it is, as far as its first and last entry tell."""
+    """Why a file that RocketMQ wrote does not belong to this log; None if its first and last entry match the log."""
     borders = ((1, header.begin_physical_offset), (header.next_entry - 1, header.end_physical_offset))
     for number, physical_offset in borders:
         entry = next(file.pieces(number, number + 1), None)
@@ -153,7 +151,7 @@ def _problem(reader: LogReader, file: IndexFile, header: IndexHeader, end: int) 
 
 
 def _hashes(reader: LogReader, physical_offset: int, end: int) -> set[int] | None:
-    """The hashes of a record's keys; none if no record is there, None if it is damaged and they are unknown."""
+    """The hashes of a record's keys: empty if no record is there; None, unknown, if it is damaged."""
     try:
         message = message_at(reader, physical_offset, end)
     except CorruptRecordError:
@@ -166,8 +164,8 @@ def _hashes(reader: LogReader, physical_offset: int, end: int) -> set[int] | Non
 def recover_keys(
     reader: LogReader, index: KeyIndex, shutdown_state: ShutdownState, report: RecoveryReport, known: KeptKeys
 ) -> None:
-    """Bring the index on disk up to the log's end, durably, and say in the report what was done. `known` has the keys
-    that the recovery of the queues came by. Raises DiskError."""
+    """Bring the index on disk up to the log's end, durably, and fill in the report. `known` has the keys that the
+    recovery of the queues has read. Raises DiskError."""
     plan = plan_keys(reader, index, shutdown_state, report.end, report.first_missed, is_live=False)
     resume, reason = plan.resume, plan.reason
     if not _take_back(reader, index, shutdown_state, plan, report.end):
@@ -183,14 +181,14 @@ def recover_keys(
 
 
 def _take_back(reader: LogReader, index: KeyIndex, shutdown_state: ShutdownState, plan: KeyPlan, end: int) -> bool:
-    """Make the index what the plan keeps; False if that cannot be."""
+    """Reduce the index to what the plan keeps. Returns False if that is impossible."""
     if shutdown_state.is_ours and shutdown_state.is_clean and plan.resume >= end and index.state == plan.state:
-        return True  # as it was closed: not a slot needs to be looked at
+        return True  # unchanged since a clean close: no slot needs a check
     return index.rewind(plan.state, _last_timestamp_ms(reader, index, plan.state)) and index.truncate(plan.resume)
 
 
 def _last_timestamp_ms(reader: LogReader, index: KeyIndex, state: IndexState) -> int | None:
-    """Store time of the last record that an index in this state knows; None where the log does not tell."""
+    """Store time (ms) of the last record in an index of this state; None if that record cannot be read."""
     for file in index.files:
         if file.number == state.file:
             last = next(file.pieces(state.next_entry - 1, state.next_entry), None)
@@ -203,9 +201,8 @@ def _last_timestamp_ms(reader: LogReader, index: KeyIndex, state: IndexState) ->
 
 
 def open_index(disk: Disk, root: Path, settings: StoreSettings, clock: Clock, geometry: Geometry) -> KeyIndex | None:
-    """The index of a store that is opened for writing, listed; None if the settings want none.
-
-    Raises GeometryMismatchError for settings that contradict the files, or what the store was made with.
+    """Open and list the index of a store that is opened for writing; None if the settings turn it off. Raises
+    GeometryMismatchError for settings that contradict the files, or the sizes that the store was created with.
     """
     if not settings.key_index:
         return None
@@ -215,19 +212,19 @@ def open_index(disk: Disk, root: Path, settings: StoreSettings, clock: Clock, ge
 
 
 def open_index_to_read(disk: Disk, root: Path) -> IndexFolder:
-    """The index of a store that others may be writing, listed."""
+    """Open and list the index of a store that another process may be writing."""
     geometry = find_index_geometry(disk, root)
     index = IndexFolder(disk, root, geometry or IndexGeometry())
     index.load()
     if geometry is None:
-        # What its writer has not flushed yet holds nothing, and only the writer knows which length is right.
+        # A file that its writer has not flushed holds nothing yet, and only the writer knows the right length.
         index.files = ()
         index.unreadable = [file for file in index.unreadable if not _is_begun(disk, file.path)]
     return index
 
 
 def _is_begun(disk: Disk, path: Path) -> bool:
-    """Whether this is an index file whose header was never written."""
+    """Whether the header of this index file was never written."""
     if parse_name(path.name) is None:
         return False
     try:
@@ -241,7 +238,7 @@ def _is_begun(disk: Disk, path: Path) -> bool:
 
 
 def adopt_index(disk: Disk, root: Path, settings: StoreSettings, geometry: Geometry) -> IndexGeometry:
-    """The geometry of the index files that exist; where there are none, that of the note or the settings."""
+    """The geometry of existing index files; without any, that of the note or the settings."""
     found = find_index_geometry(disk, root)
     slots, entries = settings.index_slots, settings.index_entries
     if found is None and slots is None and entries is None:
@@ -253,7 +250,7 @@ def adopt_index(disk: Disk, root: Path, settings: StoreSettings, geometry: Geome
 
 
 def _from_length(disk: Disk, root: Path, geometry: Geometry) -> IndexGeometry | None:
-    """A file that was never flushed tells no more than its length."""
+    """A file that was never flushed has only its length."""
     sizes = [entry.size for entry in disk.list(root / INDEX_FOLDER) if parse_name(entry.name) is not None]
     noted = geometry.noted.get("index_slots"), geometry.noted.get("index_entries")
     if noted[0] and noted[1] and IndexGeometry(noted[0], noted[1]).file_size in sizes:

@@ -1,4 +1,4 @@
-"""Sync what the last writer left of the log in the page cache, before anything is built on it.
+"""Sync the part of the log that the last writer left in the page cache, before anything is built on it.
 
 The disk is the slowest part of an open after a kill. So the sync starts as soon as the end of the log is known, in a
 separate thread if there is much to do, continues with the queues once they are brought up to the log, and is awaited
@@ -18,18 +18,17 @@ from ...store.log.log_reader import LogReader
 from ...store.segments.log_files import LogFolders
 
 WRITE_SIZE = 4 << 20
-"""Bytes of the log that are written again at once."""
+"""Bytes of the log that are rewritten at a time."""
 MUCH = 4 * WRITE_SIZE
-"""Bytes for which a thread is worth it."""
+"""Bytes from which on a thread is used."""
 
 
 THREAD = "flightlog-log-sync"
 
 
 class LogSync:
-    """One for one open; `close` gives its files back.
-
-    A file stays open from the write to the sync: it is told then of a write that failed in between.
+    """The sync of one open; `close` closes its files. A file stays open from the write to the sync: only then does the
+    sync report a write that failed in between.
     """
 
     def __init__(self, disk: Disk, reader: LogReader) -> None:
@@ -39,13 +38,13 @@ class LogSync:
         self._under_way: list[Future[None]] = []
 
     def begin(self, start: int, end: int) -> None:
-        """Have [start, end) written again: `sync` waits for it, and raises what ends it early."""
+        """Start rewriting [start, end): `sync` waits for it, and raises its errors."""
         if end - start > MUCH and threading.main_thread().is_alive():  # a program that is ending starts no threads
             self._pool = ThreadPoolExecutor(1, THREAD)
         self.follow(lambda: self.write_again(start, end))
 
     def follow(self, work: Callable[[], None]) -> None:
-        """Have this done, too, when what began before is over; `sync` raises what it raises."""
+        """Run this work after the work started before; `sync` raises its errors."""
         if self._pool is None:
             work()
         else:
@@ -53,8 +52,8 @@ class LogSync:
                 self._under_way.append(self._pool.submit(work))
 
     def write_again(self, start: int, end: int) -> None:
-        """Write [start, end) as it is, and have the disk begin to take it; below `start` all is known to be durable.
-        After a failed sync Linux takes the pages for clean, and the next sync succeeds without having written them.
+        """Rewrite [start, end) unchanged, and start the writeback; below `start` everything is known to be durable.
+        After a failed sync Linux marks the pages clean, and the next sync succeeds without having written them.
         """
         for segment, first, last in self._reader.segments_between(start, end) if start < end else ():
             file = self._opened(segment.path)
@@ -67,8 +66,8 @@ class LogSync:
         """Return once [start, end) is durable. Raises SyncFailedError."""
         for under_way in self._under_way:
             under_way.result()
-        # Up to the byte behind the end: a segment that begins there is about to be used, and only its dead maker knew
-        # it.
+        # Include the byte behind the end: a segment that begins there is about to be used, and the name of its file may
+        # not be durable.
         for segment, _, _ in self._reader.segments_between(start, end + 1):
             self._opened(segment.path).sync()
         for folder in folders.writable:

@@ -1,6 +1,6 @@
 """Parts of a log that no scan finds: files of the wrong length, gaps between files, an end before what was synced.
 
-A reader of whole ranges goes from file to file, up to the end of the view. Without this it would take the remaining
+A reader of whole ranges reads file by file up to the end of the view. Without this check it would take the remaining
 files for the whole log.
 """
 
@@ -19,12 +19,12 @@ NO_FILE = "no segment file"
 
 
 def lost_places(reader: LogReader, shutdown_state: ShutdownState, found: TailScan) -> list[Damage]:
-    """The missing places below what is known to have been durable, in the order of the log."""
+    """The missing ranges below the known durable end, in the order of the log."""
     files, segments = shutdown_state.files, reader.segments
     places = [
         Damage(files.path(base), base, f"a segment file of {size} bytes, not {files.segment_size}", None)
         for base, size in files.left_out.items()
-        # above it is what was made ahead of the log
+        # files above it were created ahead of the log
         if not shutdown_state.is_ours or base < shutdown_state.durable_below
     ]
     for before, after in pairwise(segments):
@@ -38,8 +38,8 @@ def lost_places(reader: LogReader, shutdown_state: ShutdownState, found: TailSca
 
 
 def missing_start(disk: Disk, root: Path, reader: LogReader) -> Damage | None:
-    """The oldest segments, if they are missing and retention did not remove them; see store/state/log_start.py. Whether
-    that is a loss, or another program's retention, depends on who wrote last."""
+    """The range of the oldest segments, if they are missing and retention did not remove them; see
+    store/state/log_start.py. Whether that is a loss, or another program's retention, depends on who wrote last."""
     if not reader.segments:
         return None
     found, expected = reader.min_offset, read_log_start(disk, root)

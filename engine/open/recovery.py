@@ -1,16 +1,14 @@
 """From files to a state that can be read or written.
 
 A healthy store is not scanned: the progress page and each queue's last entry decide from where on something may be
-damaged or not dispatched. What is scanned is said in the report.
+damaged or not dispatched. The report names the scanned range.
 
-    last writer          scanned from
-    flightlog, closed    nothing, if every queue's last entry meets its record; else everything
-    flightlog, killed    where queues were last synced
-    RocketMQ, closed     the segment of the highest queue entry (as RocketMQ 5.3)
-    RocketMQ, killed     the newest segment whose first record is older than the checkpoint by two minutes (RocketMQ
-                         takes the checkpoint at its word, which is ahead of its queues)
+    last writer          scanned from flightlog, closed    nothing, if every queue's last entry meets its record; else
+    everything flightlog, killed    where queues were last synced RocketMQ, closed     the segment of the highest queue
+    entry (as RocketMQ 5.3) RocketMQ, killed     the newest segment whose first record is older than the checkpoint by
+    two minutes (RocketMQ trusts the checkpoint, which is ahead of its queues)
 
-Where a queue then turns out to miss entries from before, the scan starts again further back.
+If a queue then turns out to lack earlier entries, the scan starts again further back.
 """
 
 from __future__ import annotations
@@ -40,25 +38,25 @@ from .shutdown_state import LastWriter, ShutdownState
 from .tail_scan import TailScan, scan_tail
 
 TOLD = ("scanned_from", "reason", "records_scanned", "entries_dispatched", "keys_scanned_from", "keys_put")
-"""What of a report becomes fields of its line in the log."""
+"""Fields of a report that its log line has."""
 
 CLOSED_CLEANLY = "closed cleanly, every queue's last entry meets its record"
-"""Why nothing is scanned: then no queue needs to be looked at again."""
+"""The reason of a report if nothing is scanned: then no queue needs another check."""
 
 
 ROCKETMQ_QUEUES_LAG_MS = 120_000
-"""RocketMQ syncs its queues each minute (`flushConsumeQueueThoroughInterval`), and notes in its checkpoint each second
-how far they are in the page cache. After a power cut its queues lack what came since, and a quiet one has no later
-record that would show the gap. Twice the interval, for what a round takes."""
+"""RocketMQ syncs its queues every minute (`flushConsumeQueueThoroughInterval`), but its checkpoint says every second
+how far they are in the page cache. After a power cut its queues lack later entries, and a quiet queue has no later
+record that would show the gap. Twice the interval, because a round takes time."""
 
 
 @dataclass
 class RecoveryReport:
-    """What an open found and did."""
+    """Result of opening a store: what was found and done."""
 
     last_writer: LastWriter
     scanned_from: int
-    """Physical offset; equal to `end` where nothing was scanned."""
+    """Physical offset where the scan started; equal to `end` if nothing was scanned."""
     end: int
     """Physical offset where the log ends."""
     reason: str
@@ -68,18 +66,18 @@ class RecoveryReport:
     """Queue entries that were missing or wrong."""
     damage: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)
-    """What was cut off the log, and where the bytes are kept."""
+    """The part that was cut off the log, and where its bytes are kept."""
     last_store_timestamp_ms: int = 0
     first_missed: int | None = None
     """Physical offset of the first record whose queue entry was missing or wrong; None if none was."""
     keys_scanned_from: int | None = None
-    """Physical offset from which keys were put into the key index; None where that was not looked at."""
+    """Physical offset from which on keys were put into the key index; None if the index was not checked."""
     keys_put: int = 0
     keys_reason: str = ""
-    """Why there."""
+    """Why the keys were put from there on."""
 
     def log_lines(self) -> list[str]:
-        """The report in words."""
+        """The report as text."""
         scanned = self.end - self.scanned_from
         lines = [
             f"last writer: {self.last_writer.value}; scanned {scanned} bytes from {self.scanned_from} ({self.reason}): "
@@ -93,7 +91,7 @@ class RecoveryReport:
         return lines + self.damage + self.cut
 
     def tell(self, path: Path, log: logging.Logger) -> None:
-        """Into the log: one line of what was done, and one for each damage. What was cut was told when it was."""
+        """Log one line on the recovery, and one for each damage. A cut was logged when it was made."""
         facts = {name: getattr(self, name) for name in TOLD}
         facts |= {"path": str(path), "physical_offset": self.end, "last_writer": self.last_writer.name}
         done = self.log_lines()[: 1 if self.keys_scanned_from is None else 2]
@@ -113,10 +111,9 @@ def recover_queues(
     keys: KeptKeys | None = None,
     at_end: Callable[[int], None] | None = None,
 ) -> tuple[TailScan, RecoveryReport]:
-    """Find the log's end and bring the queues up to it, on disk or in memory as the table is made. `keys` gets the keys
-    of the records that are looked at for that; `at_end` is told the end as soon as it is known.
-
-    Raises CorruptLogError, before anything is changed, if a corrupt middle stands in a writer's way.
+    """Find the log's end and bring the queues up to it, on disk or in memory, depending on the table. `keys` gets the
+    keys of the records that are read for that; `at_end` is called with the end as soon as it is known. Raises
+    CorruptLogError, before anything is changed, if a writer meets a corrupt middle.
     """
     start, reason = scan_start(reader, table, shutdown_state)
     first_missed: int | None = None
@@ -125,7 +122,7 @@ def recover_queues(
         found = scan_tail(reader, shutdown_state, start, limit, for_writing=for_writing, look=noted.look)
         if at_end is not None:
             at_end(found.end)
-            at_end = None  # however far back the tail scan must begin once more, the log ends there
+            at_end = None  # the log ends there, even if the tail scan must start again further back
         count = DispatchCount(reader.min_offset)
         if keys is not None:
             keys.begin(start)
@@ -146,7 +143,7 @@ def recover_queues(
         start = reader.min_offset if segment is None else segment.base
         reason = f"{len(count.gaps)} queues missed entries from before"
     if for_writing:
-        # Equal entries may be in the page cache alone, and the new session says of all of them that they are durable.
+        # Equal entries may be in the page cache only, and the new session declares all of them durable.
         for key, queue_on_disk in table.on_disk():
             if key in count.starts:
                 queue_on_disk.write_again(count.starts[key])
@@ -175,7 +172,7 @@ def recover_queues(
 
 
 def scan_start(reader: LogReader, table: QueueTable, shutdown_state: ShutdownState) -> tuple[int, str]:
-    """From which physical offset on the log must be walked, and why."""
+    """The physical offset from which on the log must be scanned, and why."""
     progress = shutdown_state.progress
     if table.is_in_rocksdb:
         return reader.min_offset, "its consume queues are in RocksDB, which is not read"
@@ -202,7 +199,7 @@ def scan_start(reader: LogReader, table: QueueTable, shutdown_state: ShutdownSta
 
 
 def _lost_queues(table: QueueTable, progress: Progress) -> str | None:
-    """Why the queues on disk cannot be those that the progress page speaks of; None if they can."""
+    """Why the queues on disk cannot be those of the progress page; None if they can."""
     queues = table.items()
     if len(queues) < progress.queue_count:
         return f"{progress.queue_count - len(queues)} of {progress.queue_count} queues are missing"
@@ -215,7 +212,7 @@ def _lost_queues(table: QueueTable, progress: Progress) -> str | None:
 
 
 def _disagreement(reader: LogReader, table: QueueTable) -> str | None:
-    """Why the queues on disk are not those of the log; None if the last entry of each meets its record."""
+    """Why the queues on disk do not match the log; None if the last entry of each points at its record."""
     if table.unreadable:
         return table.unreadable[0]
     with _scattered_reads(reader) as expect:
@@ -237,13 +234,13 @@ def _disagreement(reader: LogReader, table: QueueTable) -> str | None:
 
 @contextmanager
 def _scattered_reads(reader: LogReader) -> Iterator[Callable[[QueueUnit | None], None]]:
-    """Around looks at single records that lie all over the log; each is announced."""
+    """Context of reads of single records all over the log; prefetches each."""
     segments: set[Segment] = set()
 
     def expect(unit: QueueUnit | None) -> None:
         segment = reader.segment_at(unit.physical_offset) if unit is not None else None
         if segment is not None and segment not in segments:
-            with suppress(FileNotFoundError):  # the look itself will say so
+            with suppress(FileNotFoundError):  # the read itself will raise
                 segment.expect_scattered_reads(True)
                 segments.add(segment)
 
@@ -295,18 +292,19 @@ def _segment_before_checkpoint(reader: LogReader, shutdown_state: ShutdownState)
 
 
 def _last_store_timestamp_ms(shutdown_state: ShutdownState) -> int:
-    """When nothing was scanned: what the last writer noted."""
+    """Store time (ms) of the newest record if nothing was scanned: from the last writer's notes."""
     if shutdown_state.is_ours and shutdown_state.progress is not None:
         return shutdown_state.progress.store_timestamp_ms
     return shutdown_state.checkpoint.logics_timestamp_ms if shutdown_state.checkpoint is not None else 0
 
 
 MOST_KEPT = 4_000_000
-"""Records, of some 50 bytes each."""
+"""Most records whose entries are kept, of some 50 bytes each."""
 
 
 class KeptEntries:
-    """Queue and key entries of the end of the log, noted while the tail scan checks its records: so it is read once.
+    """Queue and key entries of the end of the log, collected while the tail scan checks its records, so that it is read
+    once.
 
     A tail scan must finish before anything is changed, so the entries are kept until then. `look` gets the log from
     physical offset `start` on, piece by piece; `dispatch` puts the entries.
@@ -318,11 +316,11 @@ class KeptEntries:
         self._parts: list[tuple[dict[QueueKey, QueueEntries], KeyEntries]] = []
         self._room = MOST_KEPT if not table.has_extensions else 0
         self.stop = start
-        """Physical offset below which everything is noted."""
+        """Physical offset below which everything is collected."""
 
     def look(self, segment: Segment, piece: bytes | memoryview, rows: Rows) -> None:
-        """These records are the next ones. Where they are too many, or of a kind of their own, nothing more is noted:
-        what lies behind `stop` is read again then."""
+        """Collect the entries of the next records. If they are too many, or unusual, it collects no more: the log
+        behind `stop` is then read again."""
         if len(rows) > self._room:
             self._room = 0
             return
@@ -337,7 +335,7 @@ class KeptEntries:
         self.stop = int(last["physical_offset"]) + int(last["size"])
 
     def dispatch(self, count: DispatchCount, put_keys: Callable[[KeyEntries], None] | None) -> None:
-        """Put all that was noted, in the order of the log. It is forgotten then."""
+        """Put all collected entries, in the order of the log, and clear them."""
         for listed, keys in self._parts:
             put_entries(listed, self._table, count)
             if put_keys is not None:

@@ -1,4 +1,4 @@
-"""What the files say about the last writer: which program, whether it closed, and what may therefore be trusted.
+"""The last writer by the store's files: which program, whether it closed the store, and so which files can be trusted.
 
     who wrote last     how we know
     nobody             there is no segment, and no progress page that says there was one
@@ -7,12 +7,12 @@
     RocketMQ, closed   no `abort`, and the above does not hold
     RocketMQ, killed   any other `abort` (or it is running now)
 
-RocketMQ looks at the presence of `abort` alone, never into it.
+RocketMQ only checks whether `abort` exists, and never reads it.
 
-The marks of the progress page are exact only while the writer that made the page holds the store: what is mapped
-outlives the process, but not the mount, and a page read from the disk is older than the log. "The same boot" says
-nothing of that (a pulled disk, a volume that was attached again, a restored snapshot). So without a live writer the log
-itself is walked, and the page only says what was durable at least: where the walk begins, and what must be there.
+The marks of the progress page are exact only while the writer that created the page holds the store: mapped pages
+outlive the process, but not the mount, and a page read from the disk is older than the log. The boot id does not help:
+a disk may have been pulled, a volume attached again, a snapshot restored. So without a live writer the log itself is
+scanned, and the page is only a lower bound of what was durable: where the scan begins, and what must be there.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from ..topics.topics import read_topics
 
 ABORT_FILE = "abort"
 ABORT_SIZE = 96
-"""Bytes of ours, padded with spaces: it is written in one piece over an earlier one."""
+"""Size of our `abort` file, padded with spaces: one write replaces the whole content."""
 OUR_ABORT = re.compile(rb"([0-9]+) flightlog ([0-9]+)(?: after ([0-9]+))? *")
 
 
 class LastWriter(enum.Enum):
-    """Who wrote last, and how that ended."""
+    """The last writer, and how its session ended."""
 
     NOBODY = "nobody"
     FLIGHTLOG_CLOSED = "flightlog, closed"
@@ -51,7 +51,7 @@ class LastWriter(enum.Enum):
 
 @dataclass(frozen=True)
 class ShutdownState:
-    """Everything that recovery and readers decide from, read once."""
+    """The facts that recovery and readers decide from, read once."""
 
     root: Path
     files: LogFiles
@@ -60,11 +60,11 @@ class ShutdownState:
     abort: bytes | None
     last_writer: LastWriter
     is_served: bool
-    """Whether flightlog wrote last, and that writer still holds the store: then the progress page is exact."""
+    """Whether a flightlog writer holds the store now: then the progress page is exact."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether the progress page speaks of what is there."""
+        """Whether the progress page applies to these files."""
         return self.last_writer in (LastWriter.FLIGHTLOG_CLOSED, LastWriter.FLIGHTLOG_KILLED)
 
     @property
@@ -78,18 +78,18 @@ class ShutdownState:
 
     @property
     def readable_below(self) -> int:
-        """Physical offset up to which a live flightlog writer lets others read; what is durable is whole, too."""
+        """Physical offset up to which a live flightlog writer lets others read, at least the durable end."""
         return max(self.progress.visible, self.progress.flushed) if self.progress else 0
 
     def dispatched_below(self, end: int) -> int:
-        """Physical offset below which every message must have its queue entry, in a log that ends at `end`; what has
-        none from there on was not dispatched when the last writer was killed, or its entry was not durable."""
+        """Physical offset below which every message must have its queue entry, in a log that ends at `end`. Later
+        messages may lack it: not dispatched, or not durable, when the last writer was killed."""
         if self.is_clean or self.last_writer is LastWriter.NOBODY:
             return end
         if self.last_writer is LastWriter.FLIGHTLOG_KILLED and self.progress is not None:
             progress = self.progress
             return min(end, progress.dispatched if self.is_served else progress.queues_flushed)
-        return 0  # RocketMQ keeps no account of it
+        return 0  # RocketMQ does not record it
 
     def is_stale(self, disk: Disk) -> bool:
         """Whether a writer has opened or closed the store since this was read."""
@@ -100,19 +100,19 @@ class ShutdownState:
 
 
 def _session(progress: Progress | None, abort: bytes | None) -> tuple[object, ...]:
-    """What differs from one writer's open to its close, and from there to the next open."""
+    """Values that change whenever a writer opens or closes the store."""
     return (abort, progress.epoch, progress.clean_close) if progress else (abort,)
 
 
 def abort_content(pid: int, epoch: int, after: int | None) -> bytes:
-    """What `abort` holds while flightlog has the store open. The progress page gets its epoch next; `after` is the one
-    that a page of ours has until then."""
+    """Content of `abort` while flightlog has the store open. The progress page gets this epoch next; until then a page
+    of ours has the epoch `after`."""
     content = f"{pid} flightlog {epoch}" + ("" if after is None else f" after {after}")
     return content.encode().ljust(ABORT_SIZE)
 
 
 def _is_our_abort(abort: bytes, progress: Progress | None) -> bool:
-    """Whether flightlog wrote last, and the progress page speaks of what is there."""
+    """Whether flightlog wrote last, so that the progress page applies to these files."""
     found = OUR_ABORT.fullmatch(abort)
     if found is None or progress is None:
         return False
@@ -123,15 +123,15 @@ def _is_our_abort(abort: bytes, progress: Progress | None) -> bool:
 def read_shutdown_state(disk: Disk, root: Path, *, tolerant: bool, folders: LogFolders | None = None) -> ShutdownState:
     """Read it; `tolerant` and `folders` as in `list_log_files`.
 
-    The page is read before the files are listed: whatever it speaks of is in the list. Beside a writer that opens or
-    closes the store meanwhile, ask `is_stale` when everything else is read too.
+    The page is read before the files are listed, so that the list has every file that the page counts on. Beside a
+    writer that opens or closes the store meanwhile, ask `is_stale` when everything else is read too.
     """
     progress = read_progress(disk, root)
     checkpoint = read_checkpoint(disk, root)
     abort = read_abort(disk, root)
     files = list_log_files(disk, folders or root / COMMIT_LOG_FOLDER, tolerant=tolerant)
     last_writer = _last_writer(files, progress, checkpoint, abort)
-    # Asked last: a page that was read before is never ahead of one that its writer still keeps.
+    # Checked last: a page that was read before is never ahead of a live writer's.
     served = last_writer is LastWriter.FLIGHTLOG_KILLED and is_served(root)
     return ShutdownState(root, files, checkpoint, progress, abort, last_writer, served)
 
@@ -150,7 +150,7 @@ def _last_writer(
 
 
 def read_abort(disk: Disk, root: Path) -> bytes | None:
-    """The content of `abort`; None if the store is not open and the last writer closed it."""
+    """The content of `abort`; None without the file: the last writer closed the store."""
     try:
         file = disk.open(root / ABORT_FILE)
     except FileNotFoundError:
@@ -172,7 +172,7 @@ OTHER_QUEUE_FOLDERS = ("batchconsumequeue", "consumequeue_ext")
 
 
 def note_foreign_deletions(deleted: DeletedTopics, disk: Disk, root: Path, shutdown_state: ShutdownState) -> None:
-    """Take what RocketMQ deleted for deleted.
+    """Note the topics that RocketMQ has deleted.
 
     A broker that deletes a topic takes it out of `config/topics.json` and removes its queues; a topic that is in
     neither place, in a store that a broker closed cleanly, was deleted. Not so where there are no queues at all (they

@@ -1,13 +1,14 @@
 """Where the commit log ends, and what is damaged before that.
 
 *Torn tail*: bytes above the durable mark with no intact record behind them. The log ends before them.
-*Corrupt middle*: below the durable mark, or with intact records behind. Readers go past it; a writer is refused.
+*Corrupt middle*: below the durable mark, or with intact records behind. Readers continue behind it; opening for writing
+fails.
 
-The durable mark is flightlog's own (the progress page). For a log that RocketMQ wrote there is none, so every problem
-is searched behind. One thing looks like a corrupt middle and is none: RocketMQ truncates in memory only, so after its
-recovery the records that it threw away still lie behind its end, intact. After a clean close they give themselves away:
-they are newer than the checkpoint's word for the newest dispatched record, or older than the record before them, or the
-checkpoint names the record before them as the last.
+The durable mark is flightlog's own (the progress page). A log that RocketMQ wrote has no mark, so behind every problem
+the scan searches for intact records. One case looks like a corrupt middle but is none: RocketMQ truncates in memory
+only, so after its recovery the records that it dropped are still behind its end, intact. After a clean close they can
+be recognized: they are newer than the newest dispatched record by the checkpoint, or older than the record before them,
+or the checkpoint names the record before them as the last.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ from ...store.segments.segment import Segment
 from .shutdown_state import LastWriter, ShutdownState
 
 LOST_SECTOR = "a record whose topic or properties lost a sector"
-"""What a disk writes whole or not at all."""
+"""Bytes that a disk writes atomically."""
 LOG_IS_SHORT = "the end of the last segment, before what was synced"
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A place where the log is not what it should be."""
+    """A damaged place of the log."""
 
     path: Path
     physical_offset: int
     found: str
     resumes_at: int | None
-    """Physical offset of the next intact record; None where nothing follows."""
+    """Physical offset of the next intact record; None if none follows."""
 
 
 @dataclass
 class TailScan:
-    """What a walk over the log found."""
+    """Result of a tail scan."""
 
     start: int
     end: int
@@ -57,15 +58,15 @@ class TailScan:
     extents: list[tuple[int, int]] = field(default_factory=list)
     """Physical [start, stop) ranges without structural damage, in order."""
     damage: list[Damage] = field(default_factory=list)
-    """What lies before `end`."""
+    """Damage before `end`."""
     torn: Damage | None = None
-    """What lies at `end`, if bytes were found there."""
+    """The torn tail at `end`, if bytes were found there."""
     is_bounded: bool = False
-    """Whether the walk was told where to end, because a writer that may be alive goes on behind."""
+    """Whether the scan had a given end, because a live writer may be appending behind it."""
 
 
 Look = Callable[[Segment, bytes | memoryview, Rows], None]
-"""What is shown a piece of a segment and sound records that begin in it, in the order of the log."""
+"""Called with pieces of a segment and the intact records in each, in the order of the log."""
 
 
 def scan_tail(
@@ -77,10 +78,9 @@ def scan_tail(
     for_writing: bool,
     look: Look | None = None,
 ) -> TailScan:
-    """Walk the log from `start`, a record's or a segment's first byte, checking every CRC.
-
-    `limit` is how far a live writer lets its readers see; None at rest. `look` is shown everything up to the first
-    problem. Raises CorruptLogError for a corrupt middle when `for_writing`. Changes nothing.
+    """Scan the log from `start`, a record's or a segment's first byte, checking every CRC. `limit` is the end that a
+    live writer shows its readers; None without one. `look` gets everything up to the first problem. Raises
+    CorruptLogError for a corrupt middle when `for_writing`. Changes nothing.
     """
     found = _TailScanner(reader, shutdown_state, start, limit, for_writing, look).run()
     if found.end < shutdown_state.durable_below and found.torn is None:
@@ -165,9 +165,9 @@ class _TailScanner:
             self._found.last_record_offset = int(good["physical_offset"][-1])
 
     def _first_torn(self, piece: bytes | memoryview, rows: Rows) -> int | None:
-        """The first of the rows whose topic or properties, which no CRC covers, lost a sector: what flightlog allocated
-        and never wrote is zero. Above the durable mark a power cut does that; below, the mark was wrong, or the disk.
-        What a clean close has synced, and what a live writer shows, is whole."""
+        """The first row whose topic or properties, which no CRC covers, lost a sector: allocated bytes that were never
+        written are zero. Above the durable mark a power cut causes that; below, a wrong mark, or the disk. After a
+        clean close, and beside a live writer, no sector can be lost."""
         shutdown_state = self._shutdown_state
         if shutdown_state.last_writer is not LastWriter.FLIGHTLOG_KILLED or shutdown_state.is_served:
             return None
@@ -181,14 +181,14 @@ class _TailScanner:
         return None
 
     def _judge(self, segment: Segment, problem: int, reason: str) -> int | None:
-        """Where to go on behind a problem; None if the log ends there."""
+        """Physical offset at which the scan continues behind a problem; None if the log ends there."""
         shutdown_state, found = self._shutdown_state, self._found
         is_empty = reason == WALK_END_TEXT[WalkEnd.EMPTY]
         if shutdown_state.is_ours and problem >= shutdown_state.durable_below and not self._found.is_bounded:
             if not is_empty:
                 found.torn = Damage(segment.path, problem, reason, None)
             return None
-        resumes_at = self._next_intact(problem + (reason == LOST_SECTOR))  # such a record passes for an intact one
+        resumes_at = self._next_intact(problem + (reason == LOST_SECTOR))  # else the search finds this record again
         if resumes_at is not None and self._is_stale(resumes_at):
             found.torn = Damage(segment.path, problem, "records that RocketMQ's recovery had thrown away", None)
             return None
@@ -210,7 +210,7 @@ class _TailScanner:
         return None
 
     def _is_stale(self, physical_offset: int) -> bool:
-        """See the head of this module."""
+        """Whether RocketMQ's recovery dropped the record at this physical offset; see the module's docstring."""
         checkpoint = self._shutdown_state.checkpoint
         if self._shutdown_state.last_writer is not LastWriter.ROCKETMQ_CLOSED or checkpoint is None:
             return False
@@ -227,7 +227,7 @@ class _TailScanner:
         )
 
     def _count_intact(self, physical_offset: int) -> int:
-        """How many intact records lie at and behind an intact one."""
+        """Number of intact records from this one on."""
         count = 0
         position: int | None = physical_offset
         while position is not None:
@@ -249,8 +249,8 @@ class _TailScanner:
 
 
 def _may_have_lost_sector(piece: bytes | memoryview, rows: Rows) -> NDArray[np.bool_]:
-    """Of which rows a sector may be lost: the first byte of what a sector holds of their topic or properties is zero,
-    or there is more than two sectors of it."""
+    """Which rows may have lost a sector: the first byte of a sector's part of their topic or properties is zero, or
+    these span more than two sectors."""
     found = np.zeros(len(rows), dtype=bool)
     data = np.frombuffer(piece, np.uint8)
     piece_offset = int(rows["physical_offset"][0] - rows["position"][0])
@@ -266,7 +266,7 @@ def _may_have_lost_sector(piece: bytes | memoryview, rows: Rows) -> NDArray[np.b
 
 
 def _has_lost_sector(piece: bytes | memoryview, start: int, stop: int, piece_offset: int) -> bool:
-    """Whether what one sector holds of [start, stop) is all zero; the piece begins at physical `piece_offset`."""
+    """Whether the part of [start, stop) in one sector is all zero; the piece begins at physical `piece_offset`."""
     while start < stop:
         border = min(stop, start + SECTOR_SIZE - (piece_offset + start) % SECTOR_SIZE)
         if not any(piece[start:border]):

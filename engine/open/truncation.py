@@ -1,12 +1,12 @@
-"""Cutting a torn tail off the log, so that its bytes never live again and are never lost either.
+"""Truncation of a torn tail: its bytes never become records again, and a copy of them is kept.
 
-Order: copy what is cut to `flightlog/cut-OFFSET` and sync it (unless a note says that it never was part of the log, see
-store/log/atomic_append.py); remove later segments, newest first, and sync the folder;
-zero the tail and sync it. A crash in between finds the same end again and goes on.
+Order: copy the tail to `flightlog/cut-OFFSET` and sync it (unless a note says that it never was part of the log, see
+store/log/atomic_append.py); remove later segments, newest first, and sync the folder; zero the tail and sync it. After
+a crash in between, the next open finds the same end again and repeats the steps.
 
-Later segments go even if they are empty, as those that a halted RocketMQ had prepared: another RocketMQ that tries to
+Empty later segments, such as those that a halted RocketMQ had prepared, are removed too: another RocketMQ that tries to
 open the store deletes every segment behind the log's end before it fails on the lock, and an append could be in one of
-them by then. Segments that flightlog makes itself never lie behind the end that such a RocketMQ finds.
+them by then. Segments that flightlog creates itself are never behind the end that such a RocketMQ finds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CUT_PREFIX = "cut-"
 
 
 def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
-    """Make the log end at `end`; returns what was cut in words, nothing if only zeros lay behind it."""
+    """Truncate the log at `end`. Returns a description of what was cut, empty if only zeros were behind it."""
     tails = [
         (segment, first, last_data(segment, first))
         for segment, first, _ in reader.segments_between(end, reader.files_end)
@@ -47,7 +47,7 @@ def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
         if first == 0 and segment.base > end:
             segment.close()
             disk.remove(segment.path)
-            disk.sync_folder(segment.path.parent)  # each before the next: they may lie in different folders
+            disk.sync_folder(segment.path.parent)  # each before the next: they may be in different folders
             reader.segments = [s for s in reader.segments if s is not segment]
             if dirty:
                 lines.append(f"removed segment {segment.path.name}, which lay behind the cut")
@@ -58,7 +58,7 @@ def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
 
 
 def remove_empty(disk: Disk, files: LogFiles) -> None:
-    """Remove the empty files behind the last segment, newest first: RocketMQ forgives but one."""
+    """Remove the empty files behind the last segment, newest first: RocketMQ tolerates only one."""
     for path in reversed(files.empty):
         disk.remove(path)
         disk.sync_folder(path.parent)
@@ -86,8 +86,8 @@ def _copy(disk: Disk, kept: Path, dirty: list[tuple[Segment, int, int]], end: in
 
 
 def _written(file: DiskFile, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """(position, size) of the pieces of [first, last) that were ever written: a hole of gigabytes takes no disk, and is
-    to take none when it is kept or zeroed."""
+    """(position, size) of the written pieces of [first, last): a hole of gigabytes takes no disk, and must take none
+    when it is copied or zeroed."""
     at: int | None = first
     while at is not None and at < last and (at := file.next_data(at)) is not None and at < last:
         stop = min(max(file.next_hole(at), at + 1), at + PIECE_SIZE, last)

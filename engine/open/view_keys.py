@@ -1,6 +1,6 @@
-"""The keys that a read-only view finds: index files as far as they are to be trusted, and the rest in memory.
+"""Key lookup of a read-only view: in the index files that can be trusted, and in memory for the rest.
 
-Nothing is read before the first query: most views never ask for a key.
+Nothing is read before the first query: most views never look up a key.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class _Known(NamedTuple):
     folder: IndexFolder
     memory: MemoryKeys
     resume: int
-    """Physical offset below which the files know all keys; memory knows those from there on."""
+    """Physical offset: files have all keys of records below it, memory has those from there on."""
     position: int
-    """Physical offset below which keys are known at all."""
+    """Physical offset below which all keys are known."""
 
 
 class ViewKeys:
@@ -48,11 +48,11 @@ class ViewKeys:
         self._disk, self._root, self._reader, self._shutdown_state = disk, root, reader, shutdown_state
         self._first_missed, self._readable_end = first_missed, readable_end
         self._lock = threading.Lock()
-        """Held by who replaces `_known`."""
+        """Held while `_known` is replaced."""
         self._known: _Known | None = None
 
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
-        """Physical offsets, newest first; all of them again where the index turns out to be another one by now."""
+        """Yield physical offsets, newest first; all of them again if the index was replaced meanwhile."""
         while True:
             known = self._known
             if known is None or known.position < self._readable_end():
@@ -71,7 +71,7 @@ class ViewKeys:
                     self._known = None
 
     def unread_size(self) -> int:
-        """About how many bytes of the log the next question reads, because no index file knows their keys."""
+        """Approximate bytes of the log that the next query reads, because no index file has their keys."""
         end, known = self._readable_end(), self._known
         if known is not None:
             return end - known.position
@@ -87,19 +87,19 @@ class ViewKeys:
         return size + max(end - at, 0)
 
     def release(self) -> None:
-        """Keep no file open."""
+        """Close all files."""
         known = self._known
         if known is not None:
             known.folder.release()
 
     def _has_lost_records(self, folder: IndexFolder) -> bool:
-        """Whether files are gone whose records the log still has: the writer rebuilt the index, or they were deleted.
-        Files that retention removes have no records left."""
+        """Whether files were removed whose records the log still has: the writer rebuilt the index, or they were
+        deleted. Files that retention removes have no records left."""
         bases = (segment.base for segment in self._reader.segments if self._disk.exists(segment.path))
         return folder.gone_up_to >= next(bases, folder.gone_up_to + 1)
 
     def _catch_up(self) -> _Known:
-        """Gather what the view can read and does not know yet."""
+        """Collect the keys that the view can read and does not have yet."""
         with self._lock:
             end, known = self._readable_end(), self._known
             if known is None:
@@ -119,11 +119,11 @@ class ViewKeys:
                     known.memory.put(keys)
                 return
             except BaseException as e:
-                known.memory.truncate(known.position)  # they are gathered again, each once
+                known.memory.truncate(known.position)  # they are collected again
                 kept = [s.base for s in self._reader.segments if s.base > start and self._disk.exists(s.path)]
                 if not isinstance(e, SegmentGoneError) or not kept:
                     raise
-                start = kept[0]  # what was before has gone, and its keys with it
+                start = kept[0]  # earlier segments were removed, and their keys are obsolete
 
     def _look_at_files(self, end: int) -> tuple[IndexFolder, KeyPlan]:
         def look() -> tuple[IndexFolder, KeyPlan]:

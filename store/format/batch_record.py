@@ -22,11 +22,11 @@ from .property_names import split_keys
 from .record import PROPERTIES_MAX_SIZE, check_integer_range, checked_properties
 
 REFUSED_PROPERTIES = (props.DELAY, *props.TIMER_PROPERTIES, props.MULTI_DISPATCH, props.MULTI_QUEUE_OFFSET)
-"""What cannot be asked for one message of a batch."""
+"""Properties that a single message of a batch cannot have."""
 
 
 def envelope(messages: Iterable[Message]) -> tuple[Message, int]:
-    """The message whose body is the batch, and how many messages are in it.
+    """Make the message whose body is the batch. Returns it and the number of messages in it.
 
     Raises InvalidMessageError or the one of its children that names the limit.
     """

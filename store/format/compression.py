@@ -23,10 +23,9 @@ from ..errors import CorruptBodyError, MissingExtraError, UsageError
 from .sys_flag import COMPRESSED, COMPRESSION_MASK
 
 MAX_DECOMPRESSED_SIZE = 64 << 20
-"""Bytes that a body may have once it is decompressed, unless the caller says another limit: a few kilobytes can stand
-for gigabytes."""
+"""Default limit of a decompressed body in bytes: a few kilobytes can expand to gigabytes."""
 ZLIB_LEVEL = 5
-"""RocketMQ's producers use this."""
+"""The level of RocketMQ's producers."""
 
 
 class CompressionType(enum.Enum):
@@ -38,12 +37,12 @@ class CompressionType(enum.Enum):
 
     @property
     def flags(self) -> int:
-        """What a record's `sysFlag` says of such a body."""
+        """The bits of `sysFlag` for a body compressed this way."""
         return COMPRESSED | self.value
 
 
 def compression_of(sys_flag: int) -> CompressionType | None:
-    """How the body of a record is compressed; None: it is not. Raises CorruptBodyError for bits without a meaning."""
+    """How the body of a record is compressed; None if it is not. Raises CorruptBodyError for bits without a meaning."""
     if not sys_flag & COMPRESSED:
         return None
     bits = sys_flag & COMPRESSION_MASK
@@ -54,7 +53,7 @@ def compression_of(sys_flag: int) -> CompressionType | None:
 
 
 def compress(body: bytes, kind: CompressionType) -> bytes:
-    """The body as RocketMQ's clients can decompress it. Raises MissingExtraError."""
+    """Compress a body so that RocketMQ's clients can decompress it. Raises MissingExtraError."""
     if kind is CompressionType.ZLIB:
         return zlib.compress(body, ZLIB_LEVEL)
     if kind is CompressionType.LZ4:
@@ -66,9 +65,9 @@ def compress(body: bytes, kind: CompressionType) -> bytes:
 
 
 def decompress(body: bytes, kind: CompressionType, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
-    """What was compressed; never more than `max_size` bytes of it are made.
+    """Decompress a body; never produces more than `max_size` bytes.
 
-    Raises CorruptBodyError for what is no whole stream of this kind or would be larger, MissingExtraError, and
+    Raises CorruptBodyError if the body is not one whole stream of this kind, or would be larger, MissingExtraError, and
     UsageError for a `max_size` below 0.
     """
     if max_size < 0:
@@ -79,7 +78,7 @@ def decompress(body: bytes, kind: CompressionType, max_size: int = MAX_DECOMPRES
     try:
         while True:
             stream = make()
-            # One byte more than is allowed tells that there is more; none would mean "no limit".
+            # Ask for one byte more than allowed, to detect a larger body; 0 would mean "no limit".
             found += stream.decompress(rest, max_size + 1 - len(found))
             if len(found) > max_size:
                 raise CorruptBodyError(
@@ -88,15 +87,15 @@ def decompress(body: bytes, kind: CompressionType, max_size: int = MAX_DECOMPRES
             if not stream.eof:
                 raise CorruptBodyError(f"a {kind.name} body of {len(body)} bytes ends in the middle of its stream")
             rest = stream.unused_data
-            if not rest or kind is CompressionType.ZLIB:  # what follows a zlib stream, RocketMQ does not look at
+            if not rest or kind is CompressionType.ZLIB:  # RocketMQ ignores bytes behind a zlib stream
                 return bytes(found)
     except error as e:
         raise CorruptBodyError(f"a body of {len(body)} bytes is no {kind.name} stream: {e}") from e
 
 
 class _ZstdStream:
-    """One zstd frame. The library's own streams know no limit, so it is fed by pieces that cannot become much: a block
-    of 4 bytes becomes 128 KiB at most."""
+    """Decompress one zstd frame. The library's streams have no output limit, so it gets small pieces, whose output is
+    bounded: a block of 4 bytes expands to 128 KiB at most."""
 
     PIECE_SIZE = 256
 

@@ -4,7 +4,7 @@
 
 D is the CRC of everything before these 20 bytes as decimal digits, the least significant one first, filled up with
 zeros to ten; as the body's, it is CRC-32 without its top bit. The 20 bytes count as properties. RocketMQ 5.2 and later
-writes it if `enabledAppendPropCRC` is set, and asks for it if `forceVerifyPropCRC` is.
+writes it if `enabledAppendPropCRC` is set, and requires it if `forceVerifyPropCRC` is.
 
 (RocketMQ's `MessageDecoder#createCrc32` and `CommitLog#checkMessageAndReturnSize`. Where the properties of a member of
 a batch lack their last 0x02, RocketMQ writes none before `__CRC32#`: here the last 20 bytes decide.)
@@ -23,7 +23,7 @@ CRC_PROPERTY_SIZE = len(CRC_PROPERTY) + 1 + DIGITS + 1
 assert CRC_PROPERTY_SIZE == 20
 
 EMPTY = f"{CRC_PROPERTY}\x01{'0' * DIGITS}\x02".encode()
-"""What stands there before the CRC is known."""
+"""Placeholder until the CRC is known."""
 PATTERN = re.compile(rb"__CRC32#\x01([0-9]{10})\x02")
 
 

@@ -1,8 +1,8 @@
 """What a walk over the commit log yields: one row a record, and the reason why the walk stopped.
 
-A *frame* is a record seen from outside: where it stands, its fixed fields, and where body, topic and properties lie.
-Nothing is copied out of the log. What the rows are read from, all integers big-endian and signed, B and S the sizes of
-the born and the store host (8 bytes for IPv4, 20 for IPv6: the address, then the port as four bytes)::
+A *frame* is a record seen from outside: its position, its fixed fields, and the positions of body, topic and
+properties. Nothing is copied out of the log. The layout of a record, all integers big-endian and signed, with B and S
+as the sizes of the born and the store host (8 bytes for IPv4, 20 for IPv6: the address, then the port as four bytes)::
 
     0      4       8         12       16     20            28               36        40            48
     ┌──────┬───────┬─────────┬────────┬──────┬─────────────┬────────────────┬─────────┬─────────────┬─────────────┐
@@ -50,7 +50,7 @@ HEAD: Final = struct.Struct(">5i2qiq")
 BORN_HOST_AT: Final = HEAD.size
 """Byte of a record where its born host starts."""
 STORE_TIME: Final = struct.Struct(">q")
-"""Between the hosts."""
+"""The field between the hosts."""
 AFTER_STORE_HOST: Final = struct.Struct(">iqi")
 """Reconsume times, prepared transaction offset, body size."""
 TOPIC_SIZE: Final = {MAGIC_V1: struct.Struct(">B"), MAGIC_V2: struct.Struct(">h")}
@@ -59,9 +59,9 @@ PROPERTIES_SIZE: Final = struct.Struct(">h")
 FIXED_V1_V4_SIZE: Final = 91
 """Bytes of a V1 record with two IPv4 hosts besides body, topic and properties."""
 FIXED_SIZE: Final = {MAGIC_V1: FIXED_V1_V4_SIZE, MAGIC_V2: FIXED_V1_V4_SIZE + 1}
-"""The same by magic."""
+"""Bytes of a record with two IPv4 hosts besides body, topic and properties, by magic."""
 TOPIC_MAX_SIZE: Final = {MAGIC_V1: 127, MAGIC_V2: 32_767}
-"""Bytes that writers give a topic, by magic."""
+"""Longest topic in bytes that writers store, by magic."""
 PROPERTIES_MAX_SIZE: Final = 32_767
 
 assert BORN_HOST_AT == 48
@@ -97,7 +97,7 @@ FRAME_DTYPE: Final = np.dtype(
 assert FRAME_DTYPE.itemsize == 9 * 8 + 12 * 4 == 120
 
 FRAME_ROW: Final = struct.Struct("<9q12i")
-"""One row as a tuple, where making an array costs more than what is read."""
+"""One row as a tuple, for single records, where an array would cost more than the read."""
 
 assert FRAME_ROW.size == FRAME_DTYPE.itemsize
 
@@ -113,7 +113,7 @@ class WalkEnd(enum.IntEnum):
     ROWS_FULL = 1
     """No row is free; call again from the position returned."""
     BLANK = 2
-    """The filler of a segment's end stands here. Its length is at least 8; nothing else about it was checked."""
+    """Here is the filler that ends a segment. Its length is at least 8; nothing else about it was checked."""
     EMPTY = 3
     """Size and magic are zero: never written."""
     TRUNCATED = 4
@@ -123,4 +123,4 @@ class WalkEnd(enum.IntEnum):
     BAD_LENGTHS = 6
     """The size is below the least possible one, a length is negative, or the lengths do not add up to the size."""
     BAD_OFFSET = 7
-    """The stored physical offset is not the place where the record stands: bytes of another place or another life."""
+    """The stored physical offset differs from the record's position: stale bytes, or bytes of another place."""

@@ -1,4 +1,4 @@
-"""A host as a record carries it: the raw address, then the port as four bytes.
+"""A host as stored in a record: the raw address, then the port as four bytes.
 
 IPv4   | 4 address | 4 port |    8 bytes
 IPv6   | 16 address         | 4 port |   20 bytes; sysFlag bit 4 (born) or 5 (store) says so
@@ -29,9 +29,9 @@ class Host(NamedTuple):
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
-@lru_cache(maxsize=4096, typed=True)  # else 80.0 would be known once 80 is
+@lru_cache(maxsize=4096, typed=True)  # else the cache would take 80.0 for 80
 def encode_host(address: str, port: int) -> bytes:
-    """8 bytes for an IPv4 address, 20 for an IPv6 one.
+    """Encode a host: 8 bytes for an IPv4 address, 20 for an IPv6 one.
 
     Raises InvalidMessageError for anything that is not an address with a port of 0..65535.
     """
@@ -50,13 +50,13 @@ def encode_host(address: str, port: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def raw_host(host: Host) -> bytes:
-    """The bytes that `decode_host` made this of."""
+    """Encode a host that `decode_host` returned."""
     return ipaddress.ip_address(host.address).packed + PORT.pack(host.port)
 
 
 @lru_cache(maxsize=4096)
 def decode_host(raw: bytes) -> Host:
-    """The host behind 8 or 20 raw bytes. The port is taken as it is: a foreign writer may have stored any number."""
+    """Decode a host from 8 or 20 bytes. The port is not checked: a foreign writer may have stored any number."""
     if len(raw) not in (HOST_V4_SIZE, HOST_V6_SIZE):
         raise ValueError(f"a host has 8 or 20 bytes, not {len(raw)}")
     return Host(str(ipaddress.ip_address(raw[: -PORT.size])), PORT.unpack(raw[-PORT.size :])[0])

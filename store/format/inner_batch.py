@@ -1,4 +1,4 @@
-"""Inner batches: one record whose body holds many messages, as topics with batch consume queues have them.
+"""Inner batches: records whose body holds many messages, in topics with batch consume queues.
 
     i32      i32   i32   i32    i32         bodySize   i16              propertiesSize
     ┌──────┬─────┬─────┬──────┬──────────┬──────────┬────────────────┬────────────┐
@@ -6,8 +6,8 @@
     └──────┴─────┴─────┴──────┴──────────┴──────────┴────────────────┴────────────┘
 
 `size` counts the whole message, itself included. A message has its own flag, body and properties; everything else is
-the record's, and its queue offset is the record's plus its place in the batch. The record says by its properties how
-many there are (INNER_NUM) and what the queue offset of the first one is (INNER_BASE).
+the record's, and its queue offset is the record's plus its place in the batch. The record's properties hold their
+number (INNER_NUM) and the queue offset of the first one (INNER_BASE).
 
 Source of the layout: `MessageDecoder.encodeMessage` and `decodeMessage` of Apache RocketMQ 5.3.3.
 """
@@ -27,7 +27,7 @@ from . import property_names as props
 from .sys_flag import INNER_BATCH
 
 MAX_COUNT = (1 << 15) - 1
-"""Messages in a batch: its queue entry counts them in 16 bits."""
+"""Most messages in a batch: its queue entry counts them in 16 bits."""
 
 HEADER = struct.Struct(">iiiii")
 PROPERTIES_SIZE = struct.Struct(">h")
@@ -36,7 +36,7 @@ assert LEAST_SIZE == 22
 
 
 class InnerMessage(NamedTuple):
-    """Where one message of a batch lies, as positions in the buffer that holds the record."""
+    """Where one message of a batch is, as positions in the buffer that holds the record."""
 
     size: int
     flag: int
@@ -68,23 +68,22 @@ def inner_messages(buffer: bytes | memoryview, position: int, stop: int) -> Iter
 
 
 def encode_inner(body: bytes, flag: int, properties_raw: bytes) -> bytes:
-    """One message of a batch."""
+    """Encode one message of a batch."""
     size = LEAST_SIZE + len(body) + len(properties_raw)
     return HEADER.pack(size, 0, 0, flag, len(body)) + body + PROPERTIES_SIZE.pack(len(properties_raw)) + properties_raw
 
 
 def inner_count(properties: dict[str, str]) -> int:
-    """How many messages a batch says it has; 0 if it does not say it as RocketMQ would understand it."""
+    """Number of messages of a batch, from its properties; 0 if RocketMQ would not understand them."""
     text = properties.get(props.INNER_COUNT, "")
     count = int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
     return count if count <= MAX_COUNT else 0
 
 
 def unwrapped(record: StoredMessage) -> list[StoredMessage]:
-    """The messages of a record: itself, or those of the inner batch that it is.
-
-    They have the record's physical offset and their place as `batch_index`; `size` is that of the message in the batch,
-    `body_crc` that of its own body. Raises CorruptBodyError for a body that is not an inner batch.
+    """The messages of a record: the messages of its inner batch, or else the record itself. Messages of a batch have
+    the record's physical offset and their index as `batch_index`; `size` and `body_crc` are their own. Raises
+    CorruptBodyError for a body that is not an inner batch.
     """
     if not record.sys_flag & INNER_BATCH:
         return [record]

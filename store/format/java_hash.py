@@ -1,4 +1,4 @@
-"""Java's `String.hashCode`, on which tags and keys are found in RocketMQ's files.
+"""Java's `String.hashCode`, by which RocketMQ's files find tags and keys.
 
 h = 31*h + unit over UTF-16 code units (not bytes, not code points), wrapped to signed 32 bits.
 """
@@ -10,11 +10,11 @@ from operator import mul
 
 MASK = 0xFFFFFFFF
 SHORT_SIZE = 64
-"""Units of a text that is hashed as one sum."""
+"""Longest text, in UTF-16 units, that is hashed as one sum."""
 POWERS = [pow(31, exponent, 1 << 32) for exponent in range(SHORT_SIZE + 1)]
 """31 ** i modulo 2**32."""
 DESCENDING = [POWERS[:size][::-1] for size in range(SHORT_SIZE + 1)]
-"""By the size of a text: what each of its units is multiplied by."""
+"""Factors of the units of a text, by its size."""
 
 
 @lru_cache(maxsize=8192)
@@ -25,7 +25,7 @@ def java_hash(text: str) -> int:
 
 
 def hash_from(h: int, text: str) -> int:
-    """The hash, modulo 2**32, of a text that begins with one whose hash is `h` and goes on with `text`."""
+    """The hash, modulo 2**32, of a text that consists of a prefix with the hash `h` and of `text`."""
     size = len(text)
     if size <= SHORT_SIZE and text.isascii():  # its bytes are its units
         total: int = sum(map(mul, text.encode(), DESCENDING[size]), h * POWERS[size])

@@ -1,13 +1,12 @@
-"""Light message queues (RocketMQ's LMQ): more queues that list a message, beside the one of its topic.
+"""Light message queues (RocketMQ's LMQ): further queues that list a message, besides its topic's queue.
 
     INNER_MULTI_DISPATCH       %LMQ%a,%LMQ%b     asked for by the sender
     INNER_MULTI_QUEUE_OFFSET   7,0               the queue offset in each, written by the store that appends
 
-The entries stand in `consumequeue/%LMQ%a/0` and so on; a light queue has the queue id 0. They point at the one record,
-whose topic, queue id and queue offset are those of its own queue.
-
-A record that no queue lists, as a prepared one, stands in no light queue either. (RocketMQ counts such a record in the
-light queue's offsets and never lists it; its brokers write none with that property.)
+The entries are in `consumequeue/%LMQ%a/0` and so on; a light queue has the queue id 0. They point at the one record,
+whose topic, queue id and queue offset are those of its own queue. A record that its own queue does not list, such as a
+prepared one, is in no light queue either. (RocketMQ counts such a record in the light queue's offsets and never lists
+it; its brokers write none with that property.)
 
 Names without the prefix have no entries here: RocketMQ 5.3 cannot dispatch them either.
 
@@ -28,28 +27,28 @@ LIGHT_QUEUE_ID = 0
 SEPARATOR = ","
 EXCLUDED_PREFIXES = ("%RETRY%", "rmq_sys_")
 EXCLUDED_TOPIC = "SCHEDULE_TOPIC_XXXX"
-"""Whose messages stand in no light queue, whatever their properties say."""
+"""Topics whose messages are in no light queue, whatever their properties say."""
 
 MAX_NAME_SIZE = 255
-"""UTF-8 bytes: a name is a folder's."""
+"""UTF-8 bytes: the name is that of a folder."""
 MAX_OFFSET_DIGITS = 19
 
 OFFSETS_MARK = f"{props.MULTI_QUEUE_OFFSET}{props.NAME_END}".encode()
 
 
 def is_light(topic: str) -> bool:
-    """Whether this names a light queue and not a topic: no record has it."""
+    """Whether this names a light queue and not a topic: no record has such a topic."""
     return topic.startswith(LIGHT_PREFIX)
 
 
 def may_be_light(topic: str) -> bool:
-    """Whether messages of this topic may stand in light queues."""
+    """Whether messages of this topic may be in light queues."""
     return not topic.startswith(EXCLUDED_PREFIXES) and topic != EXCLUDED_TOPIC
 
 
 def light_places(topic: str, properties_raw: bytes) -> list[tuple[QueueKey, int]]:
-    """The light queues that list a record, each with its queue offset there. RocketMQ lists a record whose two
-    properties differ in length nowhere; so do we, and one with an offset that is no number."""
+    """The light queues that list a record, each with its queue offset there. Empty if the two properties differ in
+    length, as in RocketMQ; without queues whose offset is not a number."""
     if OFFSETS_MARK not in properties_raw or not may_be_light(topic):
         return []
     found = decode_properties(properties_raw)
@@ -65,7 +64,7 @@ def light_places(topic: str, properties_raw: bytes) -> list[tuple[QueueKey, int]
 
 
 def wanted_light_queues(topic: str, properties: Mapping[str, str], *, is_listed: bool) -> tuple[str, ...]:
-    """The light queues that a message to be put asks for; none if no queue lists it.
+    """The light queues that a message asks for before its put; none if its own queue will not list it.
 
     Raises InvalidMessageError for names that cannot be light queues', or that come twice.
     """
@@ -85,11 +84,11 @@ def wanted_light_queues(topic: str, properties: Mapping[str, str], *, is_listed:
 
 
 def encode_light_offsets(offsets: Sequence[int]) -> bytes:
-    """The property that says where the light queues list a message."""
+    """The property with the queue offsets in the light queues."""
     text = SEPARATOR.join(map(str, offsets))
     return f"{props.MULTI_QUEUE_OFFSET}{props.NAME_END}{text}{props.VALUE_END}".encode()
 
 
 def light_offsets_max_size(count: int) -> int:
-    """How long that property can become."""
+    """The largest size of that property in bytes."""
     return len(encode_light_offsets([0] * count)) + count * (MAX_OFFSET_DIGITS - 1) if count else 0

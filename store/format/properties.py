@@ -2,7 +2,7 @@ r"""A message's properties as one piece of text.
 
     name 0x01 value 0x02 name 0x01 value 0x02 ...
 
-Nothing is escaped, so neither byte may stand in a name or a value. Writers differ in the last 0x02 (left out by
+Nothing is escaped, so neither byte may occur in a name or a value. Writers differ in the last 0x02 (left out by
 RocketMQ 4.9.1 to 5.1.4), and the order is that of a Java HashMap: never compare property texts byte by byte.
 """
 
@@ -34,11 +34,11 @@ FAST_PATH_NEVER_TAKES = frozenset(
         *(MULTI_DISPATCH, MULTI_QUEUE_OFFSET, INNER_COUNT, INNER_BASE),
     )
 )
-"""Names that mean something to a put, or come from another field of a message: with these it takes the slow path."""
+"""Names with a meaning for a put, or from another field of a message: with one of these a put takes the slow path."""
 
 
 SECTOR_SIZE = 512
-"""Bytes that a disk writes in one piece: a power cut leaves all of them or none."""
+"""Bytes that a disk writes atomically: after a power cut all of them are there, or none."""
 LOOKS_LOST = (
     f"the properties begin with a zero byte, or contain {SECTOR_SIZE} of them in a row: recovery would take the record "
     "for one that lost a sector in a power cut. Move binary data into the body, or encode it as text"
@@ -46,17 +46,17 @@ LOOKS_LOST = (
 
 
 def looks_lost(text: str) -> bool:
-    """Whether a sector of a property text may hold nothing but zeros. No checksum covers properties, so zeros are all
-    that tells recovery of a sector that was never written (engine/open/tail_scan.py)."""
+    """Whether a sector of a property text may hold only zeros. No checksum covers properties, so recovery takes a
+    sector of zeros for one that was never written (engine/open/tail_scan.py)."""
     return text.startswith("\0") or "\0" * SECTOR_SIZE in text
 
 
 def encode_properties(properties: Mapping[str, str], *, is_foreign: bool = False) -> bytes:
-    """The text in UTF-8, with the last 0x02 as RocketMQ 5.2 and later write it. What `is_foreign` was decoded from a
-    record: RocketMQ's parser takes a second 0x01 for a part of the value.
+    """The text in UTF-8, with the last 0x02 as RocketMQ 5.2 and later write it. `is_foreign` properties were decoded
+    from a record: RocketMQ's parser takes a second 0x01 for a part of the value.
 
     Raises InvalidMessageError for an empty name or value (readers would drop the pair), for the two separator bytes,
-    for zeros that recovery would take for a lost sector, and for what is no text.
+    for zeros that recovery would take for a lost sector, and for values that are no text.
     """
     parts: list[str] = []
     for name, value in properties.items():
@@ -80,12 +80,12 @@ def encode_properties(properties: Mapping[str, str], *, is_foreign: bool = False
 
 
 def encode_inner_base(queue_offset: int) -> bytes:
-    """The property that says where in its queue an inner batch begins, always of the same size."""
+    """The property with the queue offset of an inner batch's first message, always of the same size."""
     return f"{INNER_BASE}{NAME_END}{queue_offset:0{INNER_BASE_DIGITS}d}{VALUE_END}".encode()
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:
-    """What RocketMQ's parser makes of the text: a pair needs a name and a value, a later duplicate wins.
+    """Parse the text as RocketMQ does: a pair needs a name and a value, and a later duplicate wins.
 
     Bytes that are not UTF-8 become U+FFFD, as Java decodes them.
     """

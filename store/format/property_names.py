@@ -1,4 +1,4 @@
-"""The names of properties that mean something to a store, and what stands between them; properties.py draws the whole.
+"""Names of properties that have a meaning for a store, and the separators; properties.py describes the format.
 
 Separate from properties.py, which needs the kernel, because the kernel's pure reference needs these names.
 """
@@ -16,25 +16,25 @@ DELAY = "DELAY"
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE_ID = "REAL_QID"
 RETRY_TOPIC = "RETRY_TOPIC"
-"""Of a message that a group is to receive again, and of a dead letter: the topic that it was first put to."""
+"""In a message for redelivery to a group, and in a dead letter: the topic of the first put."""
 ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
-"""Of the same: the offset message id of the record that was first put."""
+"""In the same messages: the offset message id of the first record."""
 MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 SHARDING_KEY = "__SHARDINGKEY"
-"""The message group: messages of one group are in order."""
+"""The message group: messages of one group are consumed in order."""
 TIMER_DELAY_S = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 TIMER_PROPERTIES = (TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS)
-"""What asks for a timer; the first one that is there counts."""
+"""Properties that ask for a timer; the first one that is present counts."""
 TIMER_OUT_MS = "TIMER_OUT_MS"
-"""Of a parked timer: the second of the wheel that it stands in."""
+"""In a parked timer: its second of the wheel."""
 TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
 TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 TIMER_CANCELLED_KEY = "TIMER_DEL_UNIQKEY"
-"""Of a cancellation: which timer it is for."""
+"""In a cancellation: the timer that it cancels."""
 
 INNER_COUNT = "INNER_NUM"
 INNER_BASE = "INNER_BASE"

@@ -59,7 +59,7 @@ assert BLANK_SIZE == 8
 
 STORE_TIMESTAMP = struct.Struct(">q")
 STORE_TIMESTAMP_BELOW = BORN_HOST_AT + HOST_V6_SIZE + STORE_TIMESTAMP.size
-"""Position in a record below which its store timestamp lies, whatever its hosts are."""
+"""The store timestamp ends before this position of a record, whatever its hosts are."""
 HOST_V6_EXTRA_SIZE = HOST_V6_SIZE - HOST_V4_SIZE
 
 TOPIC_MAX_SIZE_V1 = TOPIC_SIZES[MAGIC_V1]
@@ -67,7 +67,8 @@ TOPIC_MAX_SIZE = 127
 RETRY_TOPIC_MAX_SIZE = 255
 RETRY_TOPIC_PREFIX = "%RETRY%"
 FOLDER_NAME_MAX_SIZE = 255
-"""Bytes of a name on Linux's file systems; RocketMQ's readers take longer topics, its queues cannot exist."""
+"""Longest file name in bytes on Linux's file systems. RocketMQ's readers accept longer topics, but their queues cannot
+exist."""
 assert RETRY_TOPIC_MAX_SIZE <= FOLDER_NAME_MAX_SIZE
 
 INT32_MAX = (1 << 31) - 1
@@ -77,9 +78,9 @@ FrameRow = tuple[int, ...]
 """A row of `frame.FRAME_DTYPE` as a tuple."""
 
 
-@dataclass(slots=True)  # not frozen: a frozen one takes three times as long to make
+@dataclass(slots=True)  # not frozen: a frozen one takes three times as long to create
 class PreparedRecord:
-    """A checked message, encoded except for what only the append knows: offsets and the store time."""
+    """A checked message, encoded except for the fields that the append fills in: offsets and the store time."""
 
     topic: str
     queue_id: int
@@ -96,9 +97,9 @@ class PreparedRecord:
     topic_raw: bytes
     properties_raw: bytes
     light_queues: tuple[str, ...] = ()
-    """Light queues that list the record, too; their offsets are one more property, and `size` leaves room for it."""
+    """Light queues that list the record, too; `size` includes room for the property with their offsets."""
     inner_count: int = 0
-    """Messages of the inner batch that it is: its properties begin with room for INNER_BASE. 0: it is none."""
+    """Number of messages if it is an inner batch, else 0. The properties of a batch begin with room for INNER_BASE."""
 
 
 def encode_blank(remaining: int) -> bytes:
@@ -126,9 +127,9 @@ def prepare(
     inner_count: int = 0,
     hosts: tuple[bytes, bytes] | None = None,
 ) -> PreparedRecord:
-    """Check a message against every limit and encode its texts. Nothing is written. `inner_count`: how many messages
-    the inner batch that it is has. `hosts`: of a record that it is made from, whose sender and store host, and
-    properties, are taken as they are there.
+    """Check a message against every limit and encode its texts. Writes nothing. `inner_count`: number of messages of an
+    inner batch. `hosts`: born and store host of the record that the message is copied from; its properties are then
+    taken as they are.
 
     A message without a queue id gets 0. Raises InvalidMessageError or the one of its children that names the limit.
     """
@@ -149,7 +150,7 @@ def prepare(
     properties = checked_properties(message)
     light = _light_queues(message, properties, settings)
     if settings.append_crc_property:
-        properties.pop(CRC_PROPERTY, None)  # that of another record; the append writes this one's
+        properties.pop(CRC_PROPERTY, None)  # the CRC of another record; the append writes its own
     properties_raw = encode_properties(properties, is_foreign=hosts is not None)
     if inner_count:
         properties_raw = encode_inner_base(0) + properties_raw
@@ -205,7 +206,8 @@ def prepare(
 
 
 def _light_queues(message: Message, properties: dict[str, str], settings: StoreSettings) -> tuple[str, ...]:
-    """The light queues that will list the message; their offsets of another store are taken out of its properties."""
+    """The light queues that will list the message. Removes offsets in another store's light queues from its
+    properties."""
     if props.MULTI_DISPATCH not in properties and props.MULTI_QUEUE_OFFSET not in properties:
         return ()
     if not settings.multi_dispatch:
@@ -219,7 +221,7 @@ def _light_queues(message: Message, properties: dict[str, str], settings: StoreS
     light = wanted_light_queues(message.topic, properties, is_listed=is_listed)
     properties.pop(props.MULTI_QUEUE_OFFSET, None)
     if light:
-        properties.pop(props.WAIT, None)  # as RocketMQ does here and nowhere else
+        properties.pop(props.WAIT, None)  # as RocketMQ does in this case alone
     return light
 
 
@@ -241,7 +243,7 @@ def _encode_topic(topic: str) -> bytes:
 
 
 def _compressed(message: Message) -> tuple[bytes, int]:
-    """The body and the flags of a message whose put is to compress it."""
+    """Compress the body of a message that asks for it. Returns the body and the flags."""
     kind = message.compress
     if not isinstance(kind, CompressionType):
         raise InvalidMessageError(f"compress={kind!r}: expected a CompressionType, or None")
@@ -292,11 +294,11 @@ def _check_integers(message: Message) -> None:
 
 
 def check_integer_range(name: str, value: object, low: int = ~INT32_MAX, high: int = INT32_MAX) -> None:
-    """Raise InvalidMessageError unless it is a whole number in [low, high]."""
+    """Raise InvalidMessageError unless the value is a whole number in [low, high]."""
     if not isinstance(value, int) or not low <= value <= high:
         raise InvalidMessageError(f"{name}={value!r}: expected a whole number from {low} to {high}")
 
 
 def born_host_size(sys_flag: int) -> int:
-    """Bytes of the born host; the store timestamp follows it."""
+    """Size of the born host in bytes; the store timestamp follows it."""
     return HOST_V6_SIZE if sys_flag & flags.BORN_HOST_V6 else HOST_V4_SIZE

@@ -29,5 +29,5 @@ HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 
 
 def has_queue_entry(sys_flag: int) -> bool:
-    """Whether a record of this flag is listed in a consume queue: prepared and rollback records are not."""
+    """Whether a consume queue lists a record with this flag: not prepared and rollback records."""
     return sys_flag & TRANSACTION_MASK in (TRANSACTION_NONE, TRANSACTION_COMMIT)
