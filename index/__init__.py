@@ -1,4 +1,4 @@
-"""What is derived from the commit log and can be rebuilt from it: consume queues, the key index, and their dispatch.
+"""Derived data, which can be rebuilt from the commit log: consume queues, the key index, and their dispatch.
 
 Which room inside imports from which:
 

@@ -1,8 +1,7 @@
 """From inner batches in the commit log to entries of batch queues.
 
-A record that is an inner batch, and says how many messages it has, gets one entry in the batch queue of its topic and
-queue id, at the queue offset that stands in the record. A record that is none gets no entry in a batch queue: nor does
-it from RocketMQ.
+An inner batch whose properties hold its number of messages gets one entry in the batch queue of its topic and queue id,
+at the queue offset in the record. Other records get no entry in a batch queue, as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ..queue.queue_table import QueueTable
 from .dispatch_rules import DispatchCount, DispatchRules
 
 MAX_BASE = INT64_MAX >> 8
-"""No queue gets there; sums of what lies below it do not wrap around."""
+"""Larger than any queue; sums of smaller values do not overflow."""
 
 
 def batch_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -> dict[QueueKey, BatchUnits]:
@@ -47,7 +46,7 @@ def batch_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -
 def dispatch_batches(
     piece: bytes | memoryview, rows: Rows, rules: DispatchRules, table: QueueTable, count: DispatchCount
 ) -> None:
-    """Put the inner batches' entries into their queues. An entry that is there and equal is left alone."""
+    """Put the inner batches' entries into their queues. Equal entries that exist are not written again."""
     for key, units in batch_entries(piece, rows, rules).items():
         queue = table.get_or_create_batch(key)
         if queue is None:
@@ -67,7 +66,7 @@ def dispatch_batches(
 
 
 def _can_be_missing(queue: BatchQueue, base: int, physical_offset: int) -> bool:
-    """Whether the messages between a queue's end and a batch can have been in the log at all; see dispatch.py."""
+    """Whether the log can have had the messages between a queue's end and a batch; see dispatch.py."""
     if not len(queue.batches):
         return True  # the queue's first offset is unknown
     before = int(queue.batches["physical_offset"][-1])

@@ -18,7 +18,7 @@ from ..key.key_entries import KeyEntries
 from ..queue.queue_unit import UNIT_DTYPE, Units
 
 KEYS_A_ROW = 3
-"""Initial room for keys: a uniq key and one or two keys are usual."""
+"""Initial room for keys per record: a uniq key and one or two keys are usual."""
 
 
 class BuiltEntries(NamedTuple):

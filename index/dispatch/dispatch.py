@@ -1,8 +1,8 @@
 """From frames of the commit log to queue entries.
 
 One rule for a live store, for recovery and for the read-only view: every record whose transaction type is none or
-commit gets one entry in the queue of its topic and queue id, at the queue offset that stands in the record; and one in
-each light queue that its properties name (store/format/light_queues.py).
+commit gets one entry in the queue of its topic and queue id, at the queue offset in the record; and one in each light
+queue that its properties name (store/format/light_queues.py).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class QueueEntries:
     """Entries of one queue, in the order of the log."""
 
     rows: Rows
-    """Of a walk; they are reused at its next step."""
+    """Rows of a walk; they are reused at its next step."""
     row_numbers: NDArray[np.int32]
     """The row that each entry comes from."""
     units: Units
     known_indexes: NDArray[np.int64] | None = None
-    """Where they are not what stands in the rows."""
+    """Queue offsets of the entries, if they differ from those in the rows."""
     run_start: int | None = None
     """The first index, where each one is known to be one above that before."""
 
@@ -60,12 +60,12 @@ class QueueEntries:
         return self.rows["store_timestamp_ms"][self.row_numbers].astype(np.int64, copy=False)
 
     def detached(self) -> QueueEntries:
-        """The same, for later than the walk's next step; but `store_timestamps_ms` cannot be asked of them."""
+        """A copy that stays valid after the walk's next step, but without `store_timestamps_ms`."""
         known = None if self.run_start is not None else self.indexes
         return QueueEntries(NO_ROWS, self.row_numbers, self.units, known, self.run_start)
 
     def runs(self) -> Iterator[tuple[int, QueueEntries]]:
-        """Entries with consecutive indexes, and the first index of each such run; an ordinary log has one."""
+        """Runs of entries with consecutive indexes, each with its first index; an ordinary log has one run."""
         if self.run_start is not None:
             yield self.run_start, self
             return
@@ -87,8 +87,8 @@ def queue_entries(
     """The entries of the records in `rows`, by queue; `built` is the result of `build_entries`, if it
     is known.
 
-    Left out: prepared and rollback records; records of deleted topics; inner batches, which have queues of another
-    shape; and topics that cannot name a folder, which only a hostile file has.
+    Without prepared and rollback records, records of deleted topics, inner batches, which have batch queues, and topics
+    that cannot name a folder, which only a hostile file has.
     """
     if built is None:
         built = build_entries(piece, rows, rules.schedule_topic.encode())
@@ -165,8 +165,8 @@ def _merged(one: QueueEntries, other: QueueEntries) -> QueueEntries:
 def dispatch(
     piece: bytes | memoryview, rows: Rows, rules: DispatchRules, table: QueueTable, count: DispatchCount
 ) -> KeyEntries:
-    """Put the records' entries into their queues, and return their keys. An entry that is there and equal is left
-    alone."""
+    """Put the records' entries into their queues, and return their keys. Equal entries that exist are not written
+    again."""
     built = build_entries(piece, rows, rules.schedule_topic.encode())
     if built.batch_count:
         dispatch_batches(piece, rows, rules, table, count)
@@ -175,7 +175,7 @@ def dispatch(
 
 
 def put_entries(listed: dict[QueueKey, QueueEntries], table: QueueTable, count: DispatchCount) -> None:
-    """Put these into their queues, as `dispatch` does."""
+    """Put entries into their queues, as `dispatch` does."""
     for key, entries in listed.items():
         queue = table.get_or_create(key)
         if isinstance(queue, BatchQueue):
@@ -201,15 +201,14 @@ def put_entries(listed: dict[QueueKey, QueueEntries], table: QueueTable, count: 
 
 
 def _can_follow(queue: Queue, queue_offset: int, physical_offset: int, log_start: int) -> bool:
-    """Whether the messages between a queue's end and a record's queue offset can have been in the log at all.
-
-    No CRC covers a record's queue offset: one flipped bit there must not make a hole of a million entries.
+    """Whether the log can have had the messages between a queue's end and a record's queue offset. No CRC covers a
+    record's queue offset: a flipped bit there must not make a hole of a million entries.
     """
     if queue.end == 0:
         return queue_offset <= MAX_QUEUE_OFFSET  # the queue's first offset is unknown
     last = queue.units(queue.end - 1, 1)
     before = int(last["physical_offset"][0]) if len(last) else 0
-    if before < log_start:  # all that it has is of messages that are gone, and so may be any number behind them
+    if before < log_start:  # all of its messages were removed, and any number behind them may have been, too
         if queue_offset - queue.end > MAX_FILLER and queue_offset <= MAX_QUEUE_OFFSET:
             queue.restart()
         return queue_offset <= MAX_QUEUE_OFFSET
@@ -218,7 +217,7 @@ def _can_follow(queue: Queue, queue_offset: int, physical_offset: int, log_start
 
 
 def _put_missing(queue: Queue, start: int, run: QueueEntries) -> Units:
-    """Put what the queue does not say already; returns those entries."""
+    """Put the entries that the queue lacks. Returns them."""
     units, same = run.units, 0
     known = min(queue.end - start, len(units))
     if known > 0 and start >= queue.min_index:

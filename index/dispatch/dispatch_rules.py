@@ -1,4 +1,4 @@
-"""How a dispatch makes entries, and what it tells of what it did."""
+"""Rules by which a dispatch makes entries, and the counts that it returns."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ DELAY_VALUES = re.compile(f"(?:^|{props.VALUE_END}){props.DELAY}{props.NAME_END}
 """As `decode_properties` reads them: of two the later counts, an empty one is none. Every parked message has one, and
 what waits for its dispatch is late by that: no mapping is made of all its properties."""
 MAX_LEVEL_DIGITS = 10
-"""Of what RocketMQ takes for a number; Python gives up at 4,300."""
+"""Longest text that RocketMQ takes for a number; Python stops at 4,300 digits."""
 
 
 @dataclass
 class DispatchRules:
-    """How the third field of an entry comes about."""
+    """Rules for the third field of an entry, the tags code."""
 
     schedule_topic: str
     delivery_time_ms: DeliveryTime
     deleted: DeletedTopics = field(default_factory=DeletedTopics)
-    """Whose records get no entry any more; their light queues keep theirs, as in RocketMQ."""
+    """Topics whose records get no entry; light queues keep theirs, as in RocketMQ."""
 
     def tags_code(self, topic: str, properties_raw: bytes, store_timestamp_ms: int) -> int:
-        """The hash of the tag; in the topic of parked messages the time of delivery."""
+        """The hash of the tag; in the topic of parked messages the delivery time (ms)."""
         if topic == self.schedule_topic and (levels := DELAY_VALUES.findall(properties_raw)):
             level = levels[-1]
             if level.isdigit() and len(level) <= MAX_LEVEL_DIGITS and int(level) > 0:
@@ -45,19 +45,19 @@ class DispatchRules:
 
 @dataclass
 class DispatchCount:
-    """What a dispatch did."""
+    """Counts of a dispatch."""
 
     log_start: int = 0
-    """Physical offset where the log begins: what is missing from a queue and can still be there lay behind it."""
+    """Physical offset where the log begins: a missing entry whose record still exists is behind it."""
     entries: int = 0
     """Entries that were missing or wrong."""
     first_put: int | None = None
     """Physical offset of the first record whose entry was missing or wrong; None if none was."""
     starts: dict[QueueKey, int] = field(default_factory=dict)
-    """The least queue offset seen, by queue."""
+    """The lowest queue offset seen, by queue."""
     ends: dict[QueueKey, int] = field(default_factory=dict)
     """One past the last queue offset seen, by queue."""
     gaps: dict[QueueKey, int] = field(default_factory=dict)
-    """Queues whose first record came with a later queue offset than their end, and that end."""
+    """Queues whose first record had a later queue offset than their end, with that end."""
     impossible: list[tuple[int, int]] = field(default_factory=list)
     """Physical offset and queue offset of records that cannot have that queue offset; they get no entry."""

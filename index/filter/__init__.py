@@ -1,1 +1,1 @@
-"""Which messages of a queue a reader wants."""
+"""Tag and SQL filters: which messages of a queue a reader gets."""

@@ -1,4 +1,4 @@
-"""Values of a SQL92 filter, and how two of them compare: as Java's, which is not as Python's.
+"""Values of a SQL92 filter, and comparisons of two of them, by Java's rules, which differ from Python's.
 
 | here | Java | from |
 |---|---|---|
@@ -28,7 +28,7 @@ _HEX_DOUBLE = re.compile(
 )
 _JAVA_WHITESPACE = "".join(map(chr, range(ord(" ") + 1)))
 _LAST_OF_16_BITS = "\uffff"
-"""Java looks at digits by UTF-16 unit, so that none beyond is one."""
+"""Java checks digits by UTF-16 unit, so that no character beyond this is one."""
 
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1

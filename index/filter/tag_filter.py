@@ -1,7 +1,7 @@
 """Tag filters: `A || B`.
 
-A filter looks twice. A queue entry holds only the Java hash of its message's tag, which rules most messages out without
-a look at the log; what is left may be a collision (`Aa` and `BB` hash alike), so the text is compared on the record.
+A filter checks twice. A queue entry holds only the Java hash of its message's tag, which excludes most messages without
+a read of the log; the rest may be collisions (`Aa` and `BB` have the same hash), so the text is compared on the record.
 
 In `SCHEDULE_TOPIC_XXXX` the entries hold times in place of hashes. There a get by tags finds nothing, in RocketMQ as
 here; a read asks the records.
@@ -28,7 +28,7 @@ SQL = re.compile(r"[<>=]\s*['\w]|\s(?:IN\s*\(|BETWEEN\s.*\sAND\s|IS\s+(?:NOT\s+)
 """A comparison of RocketMQ's SQL filters: taken for a tag it would leave out every message. Only looked for in what has
 a space inside: `a=b` is a tag."""
 JAVA_WHITESPACE = "".join(map(chr, range(ord(" ") + 1)))
-"""What Java's `String.trim` takes away."""
+"""Characters that Java's `String.trim` removes."""
 
 
 class TagFilter:

@@ -1,4 +1,4 @@
-"""What a reader wants of a queue: tags, or a SQL92 filter."""
+"""Filter of a read: tags, or a SQL92 filter."""
 
 from __future__ import annotations
 

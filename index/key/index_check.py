@@ -1,4 +1,4 @@
-"""Looking at every byte of the index files that means something: entries, chains, slots and headers against each other.
+"""Check of the index files: entries, chains, slots and headers against each other.
 
 Entries and hashes are taken as they are; from them follow every `previous`, every slot and the counts of the header.
 Whether the entries are those of the log is for those to say who have read it.
@@ -20,19 +20,19 @@ from .index_reader import IndexFile, read_header, read_pieces
 from .index_slots import link, load_slots
 
 MOST_OF_A_KIND = 3
-"""Problems of one kind that are told one by one, in a piece of a file; the others are counted."""
+"""Problems of one kind that are listed one by one, in a piece of a file; the others are counted."""
 
 
 @dataclass
 class IndexFileCheck:
-    """What a look at one file found."""
+    """Result of the check of one file."""
 
     path: Path
     header: IndexHeader
     problems: list[str] = field(default_factory=list)
-    """In words, with the numbers of entries and slots; empty for a sound file."""
+    """Descriptions, with the numbers of entries and slots; empty for a sound file."""
     behind: list[str] = field(default_factory=list)
-    """The same of entries behind the log's end, which a recovery takes back."""
+    """Descriptions of entries behind the log's end, which a recovery removes."""
     duplicates: int = 0
     """Entries that say what another one of the same record says. No damage: RocketMQ indexes the record at the border
     of two lives twice, and a record may carry a key twice."""
@@ -61,7 +61,7 @@ def check_file(
 
 
 def check_index(index: IndexFolder, log_end: int | None, *, at_rest: bool = True) -> Iterator[IndexFileCheck]:
-    """Check every usable file as `check_file` does, oldest first. A file that goes meanwhile is passed over."""
+    """Check every usable file as `check_file` does, oldest first. Skips files that are removed meanwhile."""
     before: IndexFileCheck | None = None
     for file in index.files:
         try:

@@ -75,7 +75,7 @@ LAST_YEAR = "9998"
 
 @dataclass(frozen=True, slots=True)
 class IndexGeometry:
-    """How many slots and entries each file of a store has. It does not stand in the files."""
+    """Number of slots and entries of each file of a store. The files do not store it."""
 
     slots: int = DEFAULT_INDEX_SLOTS
     entries: int = DEFAULT_INDEX_ENTRIES
@@ -83,7 +83,7 @@ class IndexGeometry:
 
     @property
     def entries_position(self) -> int:
-        """Where entry 0 lies in the file, in bytes."""
+        """Position of entry 0 in the file (bytes)."""
         return HEADER_SIZE + SLOT_SIZE * self.slots
 
     @property
@@ -92,11 +92,11 @@ class IndexGeometry:
         return self.entries_position + ENTRY_SIZE * self.entries
 
     def entry_position(self, number: int) -> int:
-        """Where an entry lies in the file, in bytes."""
+        """Position of an entry in the file (bytes)."""
         return self.entries_position + ENTRY_SIZE * number
 
     def slot_position(self, slot: int) -> int:
-        """Where a slot lies in the file, in bytes."""
+        """Position of a slot in the file (bytes)."""
         return HEADER_SIZE + SLOT_SIZE * slot
 
 
@@ -126,7 +126,7 @@ class IndexHeader(NamedTuple):
         )
 
     def problem(self, geometry: IndexGeometry) -> str | None:
-        """Why no file of this geometry can have this header; None if one can."""
+        """Why a file of this geometry cannot have this header; None if it can."""
         if not FIRST_ENTRY <= self.next_entry <= geometry.entries:
             return f"its header names {self.next_entry} as the next entry, expected {FIRST_ENTRY} to {geometry.entries}"
         # A RocketMQ that is killed within a put may have counted the slot and not yet the entry.
@@ -142,13 +142,12 @@ class IndexHeader(NamedTuple):
 
 
 class IndexState(NamedTuple):
-    """How far an index has come: two words that a writer keeps, and that recovery goes back to.
-
-    A file's number and not its place among the files: old ones expire between two flushes.
+    """Progress of an index: two words that the writer saves, and to which recovery rewinds. They name a file by its
+    number and not by its place among the files, because old files expire between two flushes.
     """
 
     file: int = 0
-    """The number that the newest file's name is; 0 where there is no file."""
+    """Number of the newest file, by its name; 0 without a file."""
     next_entry: int = 0
     """Number of the next entry in it."""
 
@@ -165,7 +164,7 @@ def decode_entries(raw: bytes) -> Entries:
 
 
 def key_hash(topic: str, key: str) -> int:
-    """What an entry keeps of a key: 31 bits. Java's |-2**31| is negative; RocketMQ takes 0 for it."""
+    """The hash of a key in an entry: 31 bits. Java's |-2**31| is negative; RocketMQ takes 0 for it."""
     h = hash_from(_topic_hash(topic), key)
     if h < 0x80000000:
         return h

@@ -1,4 +1,4 @@
-"""The key index files of a store: which there are, which can be used, and how a key is looked for in all of them."""
+"""The key index files of a store: listing them, and searching all of them for a key."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class UnreadableFile(NamedTuple):
 
 
 class IndexFolder:
-    """`ROOT/index/` as a reader sees it. Nothing is written. Any number of threads may search while one loads again.
+    """The folder `ROOT/index/`, for readers. Writes nothing. Any number of threads may search while one reloads.
 
-    A file that has gone since the last load is passed over: its writer expired it.
+    A file that was removed since the last load is skipped: its writer expired it.
     """
 
     def __init__(self, disk: Disk, root: Path, geometry: IndexGeometry) -> None:
         self.disk, self.folder, self.geometry = disk, root / INDEX_FOLDER, geometry
         self.files: tuple[IndexFile, ...] = ()
-        """The files that can be used, oldest first. Replaced as a whole, never changed."""
+        """The usable files, oldest first. The list is replaced, never changed."""
         self.headers: dict[int, IndexHeader] = {}
         """Of each of them by its number, as read when it was loaded."""
         self.unreadable: list[UnreadableFile] = []
         """Files that RocketMQ would take for index files, and that are left out here."""
         self.begun: list[Path] = []
-        """Files without a length: their writer is beginning them just now, or died there."""
+        """Empty files: their writer is creating them right now, or died while it did."""
         self.strays: list[Path] = []
-        """What else lies in the folder; RocketMQ passes over it too."""
+        """Other files in the folder; RocketMQ ignores them, too."""
         self.last_name = 0
-        """The greatest name of an index file, whether it can be used or not; 0 for none."""
+        """The highest number of an index file, usable or not; 0 for none."""
         self.gone_up_to = -1
         """Physical offset of the last record of the files that a search since then has found gone; -1 for none."""
 
@@ -122,13 +122,13 @@ class IndexFolder:
                     file.release()
 
     def release_removed(self) -> None:
-        """Give back the disk of files that were removed since they were searched first."""
+        """Unmap files that were removed since their first search, to free their disk space."""
         for file in self.files:
             if not self.disk.exists(file.path):
                 file.release()
 
     def release(self) -> None:
-        """Keep nothing mapped; searches under way end as they began."""
+        """Unmap all files; running searches finish on their mappings."""
         for file in self.files:
             file.release()
 

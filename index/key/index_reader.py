@@ -118,7 +118,7 @@ class IndexFile:
         return mapping
 
     def release(self) -> None:
-        """Keep no mapping; searches under way end as they began."""
+        """Unmap the file; running searches finish on their mappings."""
         self._mapping = None
 
     def pieces(self, first: int, stop: int) -> Iterator[Entries]:
@@ -171,8 +171,8 @@ def _last_entry_problem(file: DiskFile, geometry: IndexGeometry, header: IndexHe
 
 
 def _is_out_of_range(header: IndexHeader, begin_ms: int, end_ms: int | None) -> bool:
-    """Whether no entry of the file can be within the range. A header without times, or with impossible ones, says
-    nothing."""
+    """Whether the header excludes every entry from the range. A header without times, or with impossible ones, excludes
+    none."""
     if not 0 < header.begin_timestamp_ms <= header.end_timestamp_ms:
         return False
     if end_ms is not None and header.begin_timestamp_ms > end_ms + FILE_MARGIN_MS:

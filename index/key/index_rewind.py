@@ -1,8 +1,9 @@
-"""Bringing a key index file back to what it was when it had fewer entries.
+"""Rewinding a key index file to fewer entries.
 
-After a crash the file on disk may hold slots of two flushes and entries of none; a log that was cut takes its keys with
-it. In both cases the entries below a number are right, and everything else follows from them: a slot whose newest entry
-is to go is set to the `previous` of the oldest entry that goes, slot by slot in one walk over the entries that go.
+After a crash the file on disk may have slots of two flushes, and entries that no flush covered; and keys of a truncated
+part of the log must go. In both cases the entries below a number are right, and everything else follows from them: a
+slot whose newest entry is to go is set to the `previous` of the oldest entry that goes, slot by slot in one walk over
+the entries that go.
 
 Crash order: slots and header, sync, and only then are the entries zeroed and synced; so a slot never names an entry
 that is not there, and a rewind that was interrupted can be done again.
@@ -114,7 +115,7 @@ def _write_changed(file: DiskFile, geometry: IndexGeometry, before: Slots, slots
 
 
 def _zero_from(file: DiskFile, position: int, file_size: int) -> bool:
-    """Zero a file from `position` on where it is not; whether that was anywhere."""
+    """Write zeros from `position` on where the file is not zero. Returns whether it wrote any."""
     was_needed = False
     at: int | None = position
     while at is not None and at < file_size and (at := file.next_data(at)) is not None:

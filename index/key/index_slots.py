@@ -1,4 +1,4 @@
-"""The slots of a key index file as an array in memory, and the pages of the file that they lie in."""
+"""The slots of a key index file as an array in memory, and their pages in the file."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def encode_slots(slots: Slots) -> bytes:
 
 
 def pages_in(geometry: IndexGeometry) -> int:
-    """How many pages header and slots take."""
+    """Number of pages of header and slots."""
     return -(-geometry.entries_position // PAGE_SIZE)
 
 
 def page_of(slots: NDArray[Any]) -> NDArray[Any]:
-    """The page of the file that each of these slots lies in."""
+    """The page of the file that contains each of these slots."""
     pages: NDArray[Any] = (HEADER_SLOTS + slots) // SLOTS_A_PAGE
     return pages
 

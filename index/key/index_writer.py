@@ -46,19 +46,19 @@ from .key_entries import KeyEntries
 
 @dataclass
 class FlushRound:
-    """What one flush is about to make durable: taken under the writer's lock, written without it."""
+    """The changes that one flush makes durable: copied under the writer's lock, written without it."""
 
     file: ActiveIndexFile | None
     state: IndexState
-    """What is durable once this round is written."""
+    """The state that is durable once this round is written."""
     header: bytes = b""
     runs: list[tuple[int, bytes]] = field(default_factory=list)
     """Position in the file, and slots as they are to be there."""
 
     def write(self) -> None:
         """Return once the index is durable as it was when this round was taken, or later. Any thread may call this,
-        beside puts and other rounds. Raises SyncFailedError, DiskFullError and DiskError; after the latter two the
-        next round takes up what this one left."""
+        beside puts and other rounds. Raises SyncFailedError, DiskFullError and DiskError; after the latter two the next
+        round writes the rest."""
         if self.file is not None:
             self.file.write_round(self)
 
@@ -108,7 +108,7 @@ class ActiveIndexFile(IndexFile):
 
     @property
     def room(self) -> int:
-        """How many more entries fit."""
+        """Number of entries that still fit."""
         return self.geometry.entries - self.live.next_entry
 
     def put(self, keys: KeyEntries) -> None:
@@ -118,7 +118,7 @@ class ActiveIndexFile(IndexFile):
         self.settle()
 
     def settle(self) -> None:
-        """Carry out in memory what the last put has written."""
+        """Apply the entries of the last put to slots and header in memory."""
         noted = self._noted
         if noted is None:
             return
@@ -198,7 +198,7 @@ class ActiveIndexFile(IndexFile):
         """See FlushRound.write."""
         with self._flush_lock:
             if round_.state.next_entry <= self.flushed_next:
-                return  # a later round was faster
+                return  # a later round has been written already
             if not self._disk.exists(self.path):
                 raise index_file_gone(self.path)
             file = self._open_writable()
@@ -210,7 +210,7 @@ class ActiveIndexFile(IndexFile):
             self.flushed_next = round_.state.next_entry
 
     def close(self) -> None:
-        """Give the descriptor back; a round that is under way is waited for. Nothing is flushed."""
+        """Close the file, after a running round. Does not flush."""
         with self._flush_lock:
             if self._file is not None:
                 self._file.close()

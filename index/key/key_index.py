@@ -1,8 +1,8 @@
 """The key index of a store that is open for writing: index files, the newest of which takes new keys.
 
-Who may do what: one thread at a time, the holder of the dispatch lock or recovery, puts, prepares flushes, expires,
-goes back, and asks how far the index has come. Any number of threads search meanwhile, without a lock: a search that
-begins after a put has returned finds its keys. A prepared flush is written by any thread, without the lock.
+Threads: one thread at a time, the holder of the dispatch lock or recovery, puts, prepares flushes, expires, rewinds,
+and reads the progress. Any number of threads search meanwhile, without a lock: a search that starts after a put has
+returned finds its keys. Any thread may write a prepared flush, without the lock.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class KeyIndex(IndexFolder):
         return self._active.prepare_flush() if self._active is not None else FlushRound(None, IndexState())
 
     def flush(self) -> IndexState:
-        """Make everything put so far durable, and say how far that is. Raises SyncFailedError, DiskFullError,
+        """Make everything put so far durable, and return that state. Raises SyncFailedError, DiskFullError,
         DiskError."""
         flush_round = self.prepare_flush()
         flush_round.write()
@@ -185,7 +185,7 @@ class KeyIndex(IndexFolder):
                 raise index_file_gone(file.path)
 
     def close(self) -> None:
-        """Give every descriptor back. Nothing is flushed; no put and no flush round may follow."""
+        """Close all files. Does not flush; no put and no flush round may follow."""
         self.release()
         if self._active is not None:
             self._active.close()
@@ -289,7 +289,7 @@ class KeyIndex(IndexFolder):
             try:
                 self.disk.remove(path)
             except FileNotFoundError:
-                continue  # another process removed it first
+                continue  # another process has removed it already
             count += 1
         if count:
             self.disk.sync_folder(self.folder)

@@ -1,4 +1,4 @@
-"""Keys that no index file knows, kept in memory: how a reader finds messages that a lagging or killed writer never
+"""Keys in memory that no index file has: with them a reader finds messages that a lagging or killed writer never
 indexed, without writing."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .key_entries import KeyEntries
 
 LEAST_CAPACITY = 64
 BLOCK = 1 << 16
-"""Keys that are looked at in one go, the newest first."""
+"""Keys searched per step, the newest first."""
 MAX_TIME_S = 0xFFFFFFFF
 
 
@@ -48,7 +48,7 @@ class MemoryKeys:
         return self._columns.used
 
     def put(self, keys: KeyEntries) -> None:
-        """Append keys of records behind those that are here."""
+        """Append keys of later records."""
         columns = self._columns
         first, stop = columns.used, columns.used + len(keys)
         if stop > len(columns.key_hash):

@@ -1,1 +1,1 @@
-"""Consume queues: entries of fixed length that say where the messages of a queue lie in the log."""
+"""Consume queues: entries of fixed length that point at the messages of a queue in the log."""

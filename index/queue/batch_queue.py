@@ -2,8 +2,8 @@
 
     batchconsumequeue/TOPIC/QUEUE_ID/00000000000000000000, 00000000000013800000, ...
 
-To readers it is a queue like any other: indexes are queue offsets of messages, and what it gives out are entries of
-messages, those of one batch with the same place and size. Which tag a message has only its record knows.
+To readers it is a queue like any other: indexes are queue offsets of messages, and it returns an entry for each
+message; those of one batch have the same offset and size. Only the record has a message's tag.
 
 Invariants:
 - The entries are in memory, 46 bytes a batch, and on disk the same; in memory mode (a read-only view) nothing is
@@ -31,11 +31,11 @@ ASK_THE_RECORD = HIGHEST_EXTENSION_ADDRESS
 """The tags code of a message in a batch: none, so that filters look at the message."""
 LEAST_ROOM = 64
 READ_SIZE = BATCH_UNIT_SIZE << 14
-"""Bytes read at once: a damaged length must not ask for memory that nothing stands for."""
+"""Bytes read at once: a damaged length must not make it allocate too much memory."""
 
 
 class BatchQueue:
-    """One queue of one topic. Written by the dispatcher alone, under its lock; read by anybody."""
+    """One queue of one topic. Only the dispatcher writes, under its lock; any thread may read."""
 
     def __init__(self, disk: Disk, folder: Path, file_entries: int, unsynced: Unsynced, *, in_memory: bool) -> None:
         self._disk, self.folder, self._file_entries, self._in_memory = disk, folder, file_entries, in_memory
@@ -47,7 +47,7 @@ class BatchQueue:
         self._batches: BatchUnits = self._room
         """The entries, the first ones of `_room`. Replaced as a whole, so that a reader sees them all or not."""
         self.min_index = 0
-        """Queue offset of the first message still there."""
+        """Queue offset of the first message that still exists."""
         self.end = 0
         """One past the queue offset of the last message."""
         self.seen_last: tuple[int, bytes] | None = None
@@ -179,7 +179,7 @@ class BatchQueue:
             self._zero_behind(self._first + keep)
 
     def continue_in_memory(self) -> None:
-        """Write nothing from now on."""
+        """Keep further entries in memory only."""
         self._in_memory = True
 
     # -- batches

@@ -4,7 +4,7 @@ queue.
     consumequeue/TOPIC/QUEUE_ID/00000000000000000000, 00000000000006000000, ...
 
 Invariants:
-- Entry i stands at byte 20 * i; everything in [min_index, end) points at a record, everything from `end` on is zero.
+- Entry i is at byte 20 * i; all entries in [min_index, end) point at records; everything from `end` on is zero.
 - Derived from the log: written by write calls, so a full disk is an error and not a signal; rebuilt where it disagrees.
 - A store may have very many queues: those of its files that are in use are kept open (queue_files.py), and no others.
 
@@ -44,7 +44,7 @@ CHUNK_ENTRIES = 16_384
 
 
 class ConsumeQueue:
-    """One queue of one topic. Written by the dispatcher alone, under its lock; read by anybody."""
+    """One queue of one topic. Only the dispatcher writes, under its lock; any thread may read."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ConsumeQueue:
         """First entry of the oldest file."""
         self._file_count = 0
         self.min_index = 0
-        """Index of the first message still there."""
+        """Index of the first message that still exists."""
         self.end = 0
         """Index one past the last message. Readers may use it at any time: it moves after the entries are written."""
 
@@ -255,7 +255,7 @@ class ConsumeQueue:
             self._write(at, FILLER * min(CHUNK_ENTRIES, stop - at))
 
     def restart(self) -> None:
-        """Forget every entry: the log holds none of their messages any more. The next put begins the queue."""
+        """Drop every entry: the log has none of their messages any more. The next put starts the queue."""
         self._keep_files(0)
         self._first_file_index = self.min_index = self.end = 0
         self.seen_last = None

@@ -1,5 +1,5 @@
-"""A consume queue's missing end, kept in memory over the queue on disk: how a reader sees messages that a lagging or
-killed writer never dispatched, without writing."""
+"""The missing end of a consume queue, in memory, on top of the queue on disk: with it a reader sees messages that a
+lagging or killed writer never dispatched, without writing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MemoryQueue:
         self.end = self._split + self._tail_count
 
     def restart(self) -> None:
-        """Forget every entry, in memory only; the next put begins the queue."""
+        """Drop every entry, in memory only; the next put starts the queue."""
         self.seen_last = None
         self._split = self.min_index = self.end = self._tail_count = 0
 

@@ -55,7 +55,7 @@ class _Kept:
 
 
 class QueueFiles:
-    """One of these for all queues of a store. Safe from many threads; one who finds a file open takes no lock."""
+    """The open files of all queues of a store. Thread-safe; getting a file that is open takes no lock."""
 
     def __init__(self, disk: Disk, most: int = MOST_OPEN_FILES) -> None:
         self._disk, self._most = disk, most
@@ -68,7 +68,7 @@ class QueueFiles:
         return len(self._kept)
 
     def get(self, path: Path, *, writable: bool = False, create: bool = False) -> DiskFile:
-        """The file, open; not to be closed. Raises FileGoneError, and as the disk does."""
+        """The open file; do not close it. Raises FileGoneError, and as the disk does."""
         kept = self._kept.get(path)
         if kept is not None and (kept.is_writable or not writable) and kept.file.has_name():
             kept.was_used = True
@@ -108,7 +108,7 @@ class QueueFiles:
         del self._kept[next(iter(self._kept))]
 
     def forget(self, path: Path) -> None:
-        """This file was removed."""
+        """Release a file that was removed."""
         with self._lock:
             self._kept.pop(path, None)
 

@@ -1,4 +1,4 @@
-"""What of all queues is written and not yet synced, and how it is made durable."""
+"""Queue files and folders that are written and not yet synced, and their sync."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ...store.disk.file_system import FileSystem
 from ...store.errors import DiskError
 
 MANY_FILES = 64
-"""From so many on the whole file system is synced at once: a sync of each costs a wait for the disk each."""
+"""From this number of files on the whole file system is synced at once, because each sync waits for the disk."""
 
 
 @dataclass
 class Unsynced:
-    """One of these for all queues of a store. Changed by the holder of the dispatch lock alone."""
+    """The unsynced files of all queues of a store. Only the holder of the dispatch lock changes it."""
 
     files: set[Path] = field(default_factory=set)
     folders: set[Path] = field(default_factory=set)
@@ -28,7 +28,7 @@ class Unsynced:
             self.folders.update(path.parents[:4])  # of the queue, its topic, consumequeue/, the store
 
     def take(self) -> Unsynced:
-        """Return everything, for the caller to sync, and start empty."""
+        """Return everything, for the caller to sync, and clear it."""
         taken = Unsynced(set(self.files), set(self.folders))
         self.files.clear()
         self.folders.clear()

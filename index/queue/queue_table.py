@@ -37,7 +37,7 @@ ENOUGH_VOTES = 3
 
 
 class Queue(Protocol):
-    """What readers and the dispatcher ask of a queue, on disk or in memory."""
+    """Interface of a queue, on disk or in memory, for readers and the dispatcher."""
 
     min_index: int
     end: int
@@ -107,9 +107,9 @@ class QueueTable:
         self._batch_entries = find_batch_file_entries(disk, root) or DEFAULT_BATCH_FILE_ENTRIES
         self._queues: dict[QueueKey, Queue] = {}
         self.unsynced = Unsynced()
-        """What was written into queues and is not synced."""
+        """Queue files that are written and not yet synced."""
         self.files = QueueFiles(disk)
-        """Those that are kept open."""
+        """The open queue files."""
         self._extension = extension_maker(disk, root, extension_file_size, self.unsynced)
         self.has_extensions = extension_file_size is not None or disk.exists(root / EXTENSION_FOLDER)
         self._file_system = None if in_memory else disk.open_file_system(root)
@@ -318,7 +318,7 @@ def find_file_entries(disk: Disk, root: Path) -> int | None:
 
 
 def find_batch_file_entries(disk: Disk, root: Path) -> int | None:
-    """The same of batch queues."""
+    """Entries a file of the batch queues that exist; see the function above."""
     size = _find_file_size(disk, root, BATCH_QUEUE_FOLDER)
     return None if size is None else max(size // BATCH_UNIT_SIZE, 1)
 
