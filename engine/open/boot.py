@@ -171,16 +171,19 @@ def recover_store(
         raise UnkeptPromiseError(path, settings.unkept_promises)
     check_folder(path, settings, disk)
     disk.make_folder(path)
+    # 1 lock
     lock = StoreLock.acquire(path)
     undo.callback(lock.release)
     folders = LogFolders.of(path, settings)
     for folder in folders.writable:
         disk.make_folder(folder)
+    # 2 shutdown state
     shutdown_state = read_shutdown_state(disk, path, tolerant=False, folders=folders)
     format_version = FormatVersion(disk, path)
     format_version.refuse_newer()
     _refuse_unsupported(path, disk)
     maps_appends = _maps_appends(path, disk, folders)
+    # 3 geometry
     geometry = Geometry(disk, path, is_empty=not shutdown_state.files.bases)
     files = _adopt_segments(shutdown_state.files, settings, geometry)
     sizes = _adopt_queue_entries(path, disk, settings, geometry), _adopt_extensions(path, disk, settings, geometry)
@@ -202,6 +205,7 @@ def recover_store(
             raise MissingSegmentsError(
                 reader.folder, reader.min_offset, lost_start.physical_offset, log_start_path(path)
             )
+        # 4 tail scan, 5 queues
         keys = KeptKeys()
         found, report = recover_queues(
             *(reader, table, shutdown_state, rules, None),
@@ -223,6 +227,7 @@ def recover_store(
         newest_ms, now_ms = report.last_store_timestamp_ms, clock.now_ms()
         if newest_ms > now_ms + MAX_CLOCK_LEAD_MS and not settings.accept_future_store_time:
             raise ClockBehindError(path, newest_ms, now_ms)
+        # 6 cut
         drop_stale_open_seal(disk, path, reader.segments, found.end, is_ours=shutdown_state.is_ours)
         if found.torn is not None or shutdown_state.last_writer is not LastWriter.FLIGHTLOG_CLOSED:
             report.cut = cut_tail(disk, path, reader, found.end)
@@ -233,8 +238,10 @@ def recover_store(
             extra = {"path": str(path), "physical_offset": found.end, "cut": report.cut}
             log.warning("%s: %s", path, "; ".join(report.cut), extra=extra)
         log_sync.follow(partial(table.sync, table.unsynced.take()))
+        # 5 keys
         if index is not None:
             recover_keys(reader, index, shutdown_state, report, keys)
+        # 7 log sync
         log_sync.sync(min(shutdown_state.durable_below, found.end), found.end, folders)
         if read_log_start(disk, path) != reader.min_offset:
             write_log_start(disk, path, reader.min_offset)
@@ -248,11 +255,13 @@ def recover_store(
     geometry.save()
     format_version.save()
     report.tell(path, log)
+    # 8 abort
     epoch = secrets.randbits(62)
     _write_abort(disk, path, epoch, shutdown_state)
     if shutdown_state.checkpoint is None:  # RocketMQ expects the file from its first second on
         write_checkpoint(disk, path, Checkpoint())
     checkpoint = shutdown_state.checkpoint or Checkpoint()
+    # 9 progress page
     page = ProgressPage(disk, path, is_mapped=maps_appends)
     undo.callback(page.close)
     progress = _begin_progress(page, table, index, shutdown_state, files.segment_size or 0, found.end, newest_ms, epoch)

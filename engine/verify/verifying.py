@@ -123,12 +123,11 @@ def verify_store(
             if segment.base in were_sealed:
                 mend = "delete it: a missing seal is only a missed shortcut"
                 add(Finding(seal_path(root, segment.base), 0, "a seal that is damaged or another segment's", mend))
-            continue
-        if not shutdown_state.is_ours and not seal_fits(reader, segment, seal):
-            continue  # another program has truncated and refilled this segment; opening for writing removes the seal
-        report.sealed_segments += 1
-        for position in blocks[segment.base].broken_blocks(segment, seal):
-            add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
+        elif shutdown_state.is_ours or seal_fits(reader, segment, seal):
+            report.sealed_segments += 1
+            for position in blocks[segment.base].broken_blocks(segment, seal):
+                add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
+        # Else another program has truncated and refilled this segment; opening for writing removes the seal.
     # is_new: a writer that has not put anything yet.
     is_new = shutdown_state.last_writer is LastWriter.NOBODY and not shutdown_state.is_clean
     is_live = known.is_bounded or is_new or shutdown_state.is_stale(disk)

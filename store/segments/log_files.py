@@ -13,6 +13,7 @@ over, as long as there are others.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -97,32 +98,13 @@ def list_log_files(disk: Disk, folders: LogFolders | Path, *, tolerant: bool = F
     if isinstance(folders, Path):
         folders = LogFolders(folders, (folders,))
     notes: list[str] = []
-    entries: list[tuple[int, FolderEntry]] = []
-    found_in: dict[int, Path] = {}
-    for folder in folders.all:
-        for entry in disk.list(folder):
-            base = segment_base(entry.name)
-            if entry.is_folder:
-                continue
-            wrong: DamagedStoreError | None = None
-            if base is None:
-                wrong = StrayFileError(folder / entry.name)
-            elif entry.size > MAX_FILE_SIZE:
-                wrong = FileTooLargeError(folder / entry.name, entry.size, MAX_FILE_SIZE)
-            elif base in found_in:
-                wrong = DamagedStoreError(
-                    f"{folder / entry.name}: found this segment in {found_in[base]} too, expected it once. Find out "
-                    "which one is right, and move the other away"
-                )
-            if wrong is None:
-                assert base is not None
-                entries.append((base, entry))
-                found_in[base] = folder
-            elif tolerant:
-                notes.append(str(wrong))
-            else:
-                raise wrong
-    entries.sort(key=lambda found: found[0])
+
+    def refuse(problem: DamagedStoreError) -> None:
+        if not tolerant:
+            raise problem
+        notes.append(str(problem))
+
+    entries, found_in = _find_segments(disk, folders, refuse)
     empty: list[Path] = []
     while entries and entries[-1][1].size == 0:
         base, entry = entries.pop()
@@ -133,25 +115,48 @@ def list_log_files(disk: Disk, folders: LogFolders | Path, *, tolerant: bool = F
     for base, entry in entries:
         assert segment_size is not None
         path = found_in[base] / entry.name
-        wrong = None
         if entry.size != segment_size or base % segment_size:
-            wrong = SegmentLengthError(path, entry.size, segment_size)
-        elif bases and base != bases[-1] + segment_size:
-            wrong = DamagedStoreError(
-                f"{path}: found this segment after {segment_name(bases[-1])}, expected "
-                f"{segment_name(bases[-1] + segment_size)} between them. Restore the missing segment from a copy"
+            refuse(SegmentLengthError(path, entry.size, segment_size))
+            left_out[base] = entry.size
+            continue
+        if bases and base != bases[-1] + segment_size:  # a gap: a tolerant reader continues behind it
+            refuse(
+                DamagedStoreError(
+                    f"{path}: found this segment after {segment_name(bases[-1])}, expected "
+                    f"{segment_name(bases[-1] + segment_size)} between them. Restore the missing segment from a copy"
+                )
             )
-        if wrong is None:
-            bases.append(base)
-        elif not tolerant:
-            raise wrong
-        else:
-            notes.append(str(wrong))
-            if isinstance(wrong, SegmentLengthError):
-                left_out[base] = entry.size
-            else:
-                bases.append(base)  # a gap alone: what lies behind it is read
+        bases.append(base)
     return LogFiles(folders, bases, segment_size, notes, left_out, empty, found_in)
+
+
+def _find_segments(
+    disk: Disk, folders: LogFolders, refuse: Callable[[DamagedStoreError], None]
+) -> tuple[list[tuple[int, FolderEntry]], dict[int, Path]]:
+    """(base, entry) of each segment file, ascending, and the folder of each. `refuse` gets a problem for each file that
+    is left out."""
+    entries: list[tuple[int, FolderEntry]] = []
+    found_in: dict[int, Path] = {}
+    for folder in folders.all:
+        for entry in disk.list(folder):
+            if entry.is_folder:
+                continue
+            base, path = segment_base(entry.name), folder / entry.name
+            if base is None:
+                refuse(StrayFileError(path))
+            elif entry.size > MAX_FILE_SIZE:
+                refuse(FileTooLargeError(path, entry.size, MAX_FILE_SIZE))
+            elif base in found_in:
+                refuse(
+                    DamagedStoreError(
+                        f"{path}: found this segment in {found_in[base]} too, expected it once. Find out which one is "
+                        "right, and move the other away"
+                    )
+                )
+            else:
+                entries.append((base, entry))
+                found_in[base] = folder
+    return sorted(entries, key=lambda found: found[0]), found_in
 
 
 def _segment_size(entries: list[tuple[int, FolderEntry]]) -> int | None:
