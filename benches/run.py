@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import typer
 from flightlog.benches import delay, readers
 from flightlog.benches.loads import run_loads
 from flightlog.benches.messaging.parts import DRAWS, message_parts
+from flightlog.benches.messaging.rocketmq_broker import WARM_COUNT, RocketmqMessaging, why_not
 from flightlog.benches.targets.command import TargetsOptions, run_targets
 from flightlog.benches.targets.figures import GROUPS
 from flightlog.tools.bench.harness import Options, check_numbers
+from flightlog.tools.bench.report import say
 from flightlog.tools.commands.bench import OPTIONS, command, option
 from flightlog.tools.program import run_program
 
@@ -57,6 +60,7 @@ TARGETS = {
     ),
     "full": option(bool, "--full", help="Syncs to 300 MB, the device to 900 MB, a recovery of 2 GiB: an hour."),
 }
+MESSAGING = {**LOAD, "rocketmq": option(Path | None, help="The folder of the jars of RocketMQ's broker and client.")}
 LOOK = ("quick", "folder", "as_json", "save")
 SHARE_NOTE = (
     "its share: what one reads alone, divided by the readers that share a core; threads of one process share its "
@@ -83,6 +87,14 @@ class DelayOptions(Options):
     """Timers."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class MessagingOptions(Options):
+    """The options of `make messaging`."""
+
+    rocketmq: Path | None = None
+    """The folder of RocketMQ's jars."""
+
+
 def run_readers(options: ReaderOptions) -> int:
     """Measure many readers with a concurrent writer, and print. Returns the exit code."""
     options.check()
@@ -103,9 +115,19 @@ def run_delay(options: DelayOptions) -> int:
     return run_loads(parts, options, delay.DRAWS)
 
 
-def run_messaging(options: Options) -> int:
+def run_messaging(options: MessagingOptions) -> int:
     """Measure the messaging loads, and print. Returns the exit code."""
-    return run_loads(message_parts(quick=options.quick), options, DRAWS)
+    options.check()
+    missing = why_not(options.rocketmq)
+    with ExitStack() as running:
+        rocketmq = None
+        if missing is not None:
+            say(missing)
+        elif options.rocketmq is not None:
+            warm_count = 500 if options.quick else WARM_COUNT
+            theirs = RocketmqMessaging(options.rocketmq, options.folder, warm_count=warm_count)
+            rocketmq = running.enter_context(theirs)
+        return run_loads(message_parts(quick=options.quick, rocketmq=rocketmq), options, DRAWS)
 
 
 bench.command(
@@ -120,8 +142,9 @@ bench.command("delay", help="How late delayed messages and timers arrive, and wh
 )
 bench.command(
     "messaging",
-    help="From put to listener: latency, throughput, a burst, a rebalance, and long polls; beside a SQLite queue.",
-)(command(run_messaging, ("only", *LOOK, "plot"), LOAD))
+    help="From put to listener: latency, throughput, a burst, a rebalance, and long polls; beside a SQLite queue "
+    "and, if its jars are there, RocketMQ's broker and Java client.",
+)(command(run_messaging, ("only", "rocketmq", "rounds", *LOOK, "plot"), MESSAGING, MessagingOptions))
 bench.command("targets", help="Measure every figure against its target. The group `scan` is measured on request only.")(
     command(run_targets, ("only", "rocketmq", "size", "sync_size", "rounds", "full", *LOOK), TARGETS, TargetsOptions)
 )

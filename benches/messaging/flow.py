@@ -1,8 +1,8 @@
 """From put to listener: latency, throughput, and a burst that exceeds the consumer's rate. Latency and throughput are
-compared with a queue in a SQLite table.
+compared with a queue in a SQLite table, and with RocketMQ's broker and client.
 
 Producer and consumers are threads of one process, as in an application that embeds the store. They share the GIL, so
-the producer takes time from the consumers.
+the producer takes time from the consumers. RocketMQ's client is a process, too; its broker is another one.
 """
 
 from __future__ import annotations
@@ -13,155 +13,158 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from flightlog.benches.loads import BODY_SIZE, await_all, body_of, load, number_of, pace, percentiles, stamped
-from flightlog.benches.messaging.sqlite_queue import SqliteQueue
+from flightlog.benches.messaging.contenders import (
+    GROUP,
+    LIST,
+    POLL_S,
+    QUEUES,
+    TOPIC,
+    Opened,
+    in_sqlite,
+    new_store,
+    popping,
+    pulling,
+)
+from flightlog.benches.messaging.rocketmq_broker import POP, PULL, RocketmqMessaging
 from flightlog.consume.consumer import Consumer
 from flightlog.consume.deliver.received import ReceivedMessage
-from flightlog.consume.group.initial_offset import StartFrom
-from flightlog.consume.store import Store, open_store
 from flightlog.store.message import Message
-from flightlog.store.settings import FlushMode, StoreSettings
-from flightlog.tools.bench.case import OWN, Case, Sample
+from flightlog.store.settings import FlushMode
+from flightlog.tools.bench.case import MAPPED, OWN, Case, Sample
 from flightlog.tools.bench.drive import in_threads
 
-TOPIC, GROUP, QUEUES = "bench", "bench", 16
 SQLITE = "SQLite table"
 LATENCY = f"From put to listener, {BODY_SIZE} bytes"
 BACKLOG = "A backlog that is worked off, acknowledgements included"
+MEMBERS = (1, 4, 16, 64)
+ONE_BY_ONE, LISTS, POPS = f"{OWN}, one by one", f"{OWN}, lists of {LIST}", f"{OWN}, pop"
+WOKEN, POLLED = f"{SQLITE}, woken", f"{SQLITE}, polled each {POLL_S * 1e3:g} ms"
+CONTENDERS: Mapping[str, Opened] = {
+    ONE_BY_ONE: partial(pulling, 1),
+    LISTS: partial(pulling, LIST),
+    POPS: popping,
+    WOKEN: partial(in_sqlite, None),
+    POLLED: partial(in_sqlite, POLL_S),
+}
+THEIRS = {f"{MAPPED}, one by one": PULL, f"{MAPPED}, pop": POP}
 TICKS_A_SECOND = 100
 BURST_RATE, BURST_CONSUMED_RATE = 50_000, 2_000
 BURST = f"A burst of {BURST_RATE:,} a second, a consumer that takes {BURST_CONSUMED_RATE:,}"
 SAMPLE_S = 0.05
 
 
-def new_store(folder: Path, mode: FlushMode = FlushMode.ASYNC) -> Store:
-    settings = StoreSettings(flush_mode=mode, segment_size=256 << 20, key_index=False, default_queue_count=QUEUES)
-    store = open_store(folder / "store", settings)
-    store.create_topic(TOPIC, QUEUES)
-    return store
-
-
-def latency_cases(rate: int, seconds: float) -> list[Case]:
-    """One producer with evenly spaced puts and one consumer thread; the same with a SQLite queue."""
+def latency_cases(
+    mode: FlushMode, members: Sequence[int], rate: int, seconds: float, rocketmq: RocketmqMessaging | None = None
+) -> list[Case]:
+    """One producer with evenly spaced puts, and a group of consumers."""
     count = max(int(rate * seconds), 10)
+    kinds: dict[str, Callable[[int, Path], Sample]] = {
+        who: partial(latency, opened, mode, rate=rate, count=count)
+        for who, opened in CONTENDERS.items()
+        if who != LISTS
+    }
+    if rocketmq is not None:
+        for who, way in THEIRS.items():
+            kinds[who] = partial(their_latency, rocketmq, way, mode, rate=rate, count=count)
+    return _cases(kinds, members, f"{LATENCY}, {rate:,} a second, {mode.name.lower()} flush")
+
+
+def _cases(kinds: Mapping[str, Callable[[int, Path], Sample]], members: Sequence[int], task: str) -> list[Case]:
     return [
-        load(f"{who}, {mode.name.lower()}, {rate:,} a second", LATENCY, partial(measure, mode, rate, count))
-        for who, measure in ((OWN, latency), (SQLITE, sqlite_latency))
-        for mode in FlushMode
+        load(f"{who}, {number} consumers", task, partial(measure, number))
+        for number in members
+        for who, measure in kinds.items()
     ]
 
 
-def latency(mode: FlushMode, rate: int, count: int, folder: Path) -> Sample:
+def latency(opened: Opened, mode: FlushMode, members: int, folder: Path, *, rate: int, count: int) -> Sample:
     latencies_ns, is_done = list[int](), threading.Event()
 
-    def listen(message: ReceivedMessage) -> None:
-        latencies_ns.append(time.perf_counter_ns() - number_of(message.body))
-        if len(latencies_ns) == count:
+    def take(bodies: Sequence[bytes]) -> None:
+        now_ns = time.perf_counter_ns()
+        latencies_ns.extend(now_ns - number_of(body) for body in bodies)
+        if len(latencies_ns) == whole:
             is_done.set()
 
-    with new_store(folder, mode) as store:
-        store.put(Message(TOPIC, stamped(), queue_id=0))  # a first put creates files
-        with Consumer(store, TOPIC, GROUP, listen, threads=1, start=StartFrom.LAST):
-            pace(count, rate, lambda: store.put(Message(TOPIC, stamped(), queue_id=None)))
-            await_all(is_done, lambda: f"{count - len(latencies_ns):,} of {count:,} messages have not come")
-    return sample_of(latencies_ns, count / rate)
+    first = _first_count(count)
+    whole = first + count
+    with opened(folder, mode, members, take) as rig:
+        rig.start()
+        pace(whole, rate, lambda: rig.put(stamped()))
+        await_all(is_done, lambda: f"{whole - len(latencies_ns):,} of {whole:,} messages have not come")
+    return sample_of(latencies_ns[first:], count / rate)
 
 
-def sqlite_latency(mode: FlushMode, rate: int, count: int, folder: Path) -> Sample:
-    latencies_ns = list[int]()
-    with SqliteQueue(folder / "queue.sqlite", is_sync=mode is FlushMode.SYNC) as queue:
-
-        def consume() -> None:
-            for _ in range(count):
-                with queue.taken() as body:
-                    latencies_ns.append(time.perf_counter_ns() - number_of(body))
-
-        in_threads([consume, lambda: pace(count, rate, lambda: queue.put(stamped()))])
-    return sample_of(latencies_ns, count / rate)
+def _first_count(count: int) -> int:
+    """Messages that come before those that count: a group's first ones create files."""
+    return max(count // 5, 10)
 
 
-def sample_of(latencies_ns: Sequence[int], seconds: float, **figures: float) -> Sample:
+def their_latency(
+    rocketmq: RocketmqMessaging, way: str, mode: FlushMode, members: int, folder: Path, *, rate: int, count: int
+) -> Sample:
+    first = _first_count(count)
+    latencies_ns, _ = rocketmq.run(way, mode, members, folder, count=first + count, rate=rate)
+    return sample_of(latencies_ns[first:], count / rate)
+
+
+def sample_of(latencies_ns: Sequence[int] | np.ndarray, seconds: float, **figures: float) -> Sample:
     """The sample of received messages, with percentiles and a plot of all latencies."""
     ms = np.sort(np.array(latencies_ns) / 1e6)
     told = {"messages": len(ms), **percentiles(ms, "ms"), **figures}
     return Sample(len(ms), seconds, seconds, figures=told, series=ms.tolist())
 
 
-def throughput_cases(consumers: Sequence[int], count: int) -> list[Case]:
-    """A group consumes a backlog, each member in its own thread; the same with a SQLite queue."""
-    fewer = max(count // 10, 1)
-    kinds: list[tuple[str, Callable[[int, int, Path], Sample], int]] = [
-        (f"{OWN}, one by one", partial(work_off, 1), count),
-        (f"{OWN}, lists of 32", partial(work_off, 32), count),
-        (SQLITE, sqlite_work_off, fewer),
-    ]
-    return [
-        load(f"{kind}, {members} consumers", BACKLOG, partial(measure, members, messages))
-        for kind, measure, messages in kinds
-        for members in consumers
-    ]
+def throughput_cases(members: Sequence[int], count: int, rocketmq: RocketmqMessaging | None = None) -> list[Case]:
+    """A group consumes a backlog, each member in its own thread; of SQLite's tenth of it."""
+    kinds: dict[str, Callable[[int, Path], Sample]] = {
+        who: partial(work_off, CONTENDERS[who], count=count) for who in (ONE_BY_ONE, LISTS, POPS)
+    }
+    kinds[WOKEN] = partial(work_off, CONTENDERS[WOKEN], count=max(count // 10, 1))
+    if rocketmq is not None:
+        kinds |= {who: partial(their_work_off, rocketmq, way, count=count) for who, way in THEIRS.items()}
+    return _cases(kinds, members, BACKLOG)
 
 
-def points_of(series: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
-    """A line in the plot for each kind of case, with a point for each case."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for who, points in series.items():
-        found.setdefault(who.rpartition(", ")[0], []).extend(points)
+def points_of(series: Mapping[str, Sequence[Any]], percentile: float | None = None) -> dict[str, list[Any]]:
+    """A line in the plot for each kind of case, with a point for each case: the one that its series is, or the
+    percentile of the values in it, by the number of consumers."""
+    found: dict[str, list[Any]] = {}
+    for who, values in series.items():
+        kind, _, last = who.rpartition(", ")
+        points = values if percentile is None else [(int(last.split()[0]), float(np.percentile(values, percentile)))]
+        found.setdefault(kind, []).extend(points)
     return found
 
 
-def work_off(batch_size: int, members: int, count: int, folder: Path) -> Sample:
-    done, is_done, ended_s = itertools.count(1), threading.Event(), [0.0]
+def work_off(opened: Opened, members: int, folder: Path, *, count: int) -> Sample:
+    taken, is_done, ended_s = itertools.count(1), threading.Event(), [0.0]
 
-    def take(message: object) -> None:
-        if next(done) == count:
-            ended_s[0] = time.perf_counter()
-            is_done.set()
+    def take(bodies: Sequence[bytes]) -> None:
+        for _ in bodies:
+            if next(taken) == count:
+                ended_s[0] = time.perf_counter()
+                is_done.set()
 
-    def take_list(messages: list[object]) -> None:
-        for message in messages:
-            take(message)
-
-    listener = take if batch_size == 1 else take_list
-    with new_store(folder) as store:
-        group = [Consumer(store, TOPIC, GROUP, listener, threads=1, batch_size=batch_size) for _ in range(members)]
-        for each in group:
-            each.start()
-        for each in group:  # all members have their queues
-            each.pause()
+    with opened(folder, FlushMode.ASYNC, members, take) as rig:
         for first in range(0, count, 1000):
-            numbers = range(first, min(first + 1000, count))
-            store.put_many([Message(TOPIC, body_of(n), queue_id=n % QUEUES) for n in numbers])
+            rig.put_many([body_of(number) for number in range(first, min(first + 1000, count))])
         began_s = time.perf_counter()
-        for each in group:
-            each.resume()
+        rig.start()
         await_all(is_done, lambda: f"{members} consumers have not taken {count:,} messages")
-        for each in group:
-            each.close()
-        left = count - sum(store.group_offsets(GROUP, TOPIC).values())
-    if left:
-        raise AssertionError(f"{left} of {count} messages were taken and not acknowledged")
-    return _throughput(members, count, ended_s[0] - began_s)
+    return throughput(members, count, ended_s[0] - began_s)
 
 
-def sqlite_work_off(members: int, count: int, folder: Path) -> Sample:
-    with SqliteQueue(folder / "queue.sqlite", is_sync=False) as queue:
-        queue.put_many([body_of(n) for n in range(count)])
-
-        def consume(share: int) -> None:
-            for _ in range(share):
-                with queue.taken():
-                    pass
-
-        began_s = time.perf_counter()
-        in_threads([partial(consume, len(range(member, count, members))) for member in range(members)])
-        return _throughput(members, count, time.perf_counter() - began_s)
+def their_work_off(rocketmq: RocketmqMessaging, way: str, members: int, folder: Path, *, count: int) -> Sample:
+    return throughput(members, count, rocketmq.run(way, FlushMode.ASYNC, members, folder, count=count)[1])
 
 
-def _throughput(members: int, count: int, seconds: float) -> Sample:
+def throughput(members: int, count: int, seconds: float) -> Sample:
     rate = count / seconds
     return Sample(count, seconds, seconds, figures={"messages": count, "messages/s": rate}, series=[(members, rate)])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from flightlog.benches.loads import await_all, body_of, load, number_of, pace
-from flightlog.benches.messaging.flow import GROUP, QUEUES, TOPIC, new_store
+from flightlog.benches.messaging.contenders import GROUP, QUEUES, TOPIC, new_store
 from flightlog.consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle
 from flightlog.consume.allocate.consistent_hash import ConsistentHash
 from flightlog.consume.consumer import Consumer

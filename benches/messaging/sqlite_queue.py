@@ -1,13 +1,14 @@
 """A queue in a SQLite table, as applications build it: the baseline of the messaging benchmark.
 
 It is tuned: a write-ahead log, one connection shared by all threads, so that none waits for a file lock, a semaphore
-instead of polling, and one transaction for each message, whose deletion is committed when the listener returns.
+if it does not poll, and one transaction for each message, whose deletion is committed when the listener returns.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,9 @@ from types import TracebackType
 class SqliteQueue:
     """Thread-safe. Each message is delivered once, and again if its consumer raises."""
 
-    def __init__(self, path: Path, *, is_sync: bool) -> None:
+    def __init__(self, path: Path, *, is_sync: bool, poll_s: float | None = None) -> None:
+        """`poll_s`: consumers look every so many seconds, as those of another process would, instead of being woken."""
+        self._poll_s = poll_s
         self._lock, self._count = threading.Lock(), threading.Semaphore(0)
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute("pragma journal_mode = wal")
@@ -40,18 +43,24 @@ class SqliteQueue:
     @contextmanager
     def taken(self) -> Iterator[bytes]:
         """Context manager: wait for the first message; delete it on exit, or put it back after an error."""
-        self._count.acquire()
-        with self._lock:
-            self._connection.execute("begin immediate")
-            try:
-                take = "delete from queue where number = (select min(number) from queue) returning body"
-                [(body,)] = self._connection.execute(take).fetchall()
-                yield body
-            except BaseException:
-                self._connection.execute("rollback")
-                self._count.release()
-                raise
-            self._connection.execute("commit")
+        take = "delete from queue where number = (select min(number) from queue) returning body"
+        has_taken = False
+        while not has_taken:
+            if self._poll_s is None:
+                self._count.acquire()
+            with self._lock:
+                self._connection.execute("begin immediate")
+                try:
+                    for (body,) in self._connection.execute(take).fetchall():
+                        has_taken = True
+                        yield body
+                except BaseException:
+                    self._connection.execute("rollback")
+                    self._count.release()
+                    raise
+                self._connection.execute("commit")
+            if not has_taken and self._poll_s is not None:
+                time.sleep(self._poll_s)
 
     def __len__(self) -> int:
         with self._lock:

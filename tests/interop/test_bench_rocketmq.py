@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
+from flightlog.benches.messaging.flow import THEIRS, latency_cases, throughput_cases
+from flightlog.benches.messaging.rocketmq_broker import RocketmqMessaging, why_not
 from flightlog.benches.targets.command import TargetsOptions, run_targets
+from flightlog.store.settings import FlushMode
 from flightlog.tests.interop import harness
 from flightlog.tests.interop.harness import RocketMq
 from flightlog.tools.bench.case import MAPPED, Outcome
+from flightlog.tools.bench.java_program import RocketmqEndedError
 from flightlog.tools.bench.plan import SUBJECTS, subject_cases
 from flightlog.tools.bench.reads.reads import QUERY
 from flightlog.tools.bench.report import rival_of
-from flightlog.tools.bench.rocketmq import RIVALS, Rocketmq, RocketmqEndedError, check_jars
-from flightlog.tools.bench.runner import run
+from flightlog.tools.bench.rocketmq import RIVALS, Rocketmq, check_jars
+from flightlog.tools.bench.runner import measure, run
 
 FIELDS: tuple[dict[str, Any], ...] = (
     {},
@@ -75,3 +79,17 @@ def test_the_same_files_are_read_asked_and_recovered(rocketmq: RocketMq, tmp_pat
     for case in (case for case in found if case.kernel == "pure" and case.task in RIVALS):
         rival = rival_of(Outcome(case), outcomes)
         assert rival is not None and rival.case.task == RIVALS[case.task]
+
+
+@pytest.mark.ci
+def test_its_broker_and_client_take_the_messaging_loads(rocketmq: RocketMq, tmp_path: Path) -> None:
+    jars = harness.JAVA_FOLDER / "target" / "dependency"
+    assert why_not(jars) is None
+    with RocketmqMessaging(jars, tmp_path, warm_count=20) as theirs:
+        cases = latency_cases(FlushMode.ASYNC, (2,), 100, 0.1, theirs) + throughput_cases((2,), CALLS, theirs)
+        theirs_alone = [case for case in cases if case.who.startswith(MAPPED)]
+        outcomes = measure(theirs_alone, 1, tmp_path, lambda: None)
+    assert [outcome.case.who for outcome in outcomes] == [f"{who}, 2 consumers" for who in (*THEIRS, *THEIRS)]
+    assert [outcome.figure("messages") for outcome in outcomes] == [10, 10, CALLS, CALLS]
+    assert all(outcome.figure("p50 ms") > 0 for outcome in outcomes[:2])
+    assert all(outcome.figure("messages/s") > 0 for outcome in outcomes[2:])

@@ -7,32 +7,52 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.benches.messaging.flow import burst, latency_cases, points_of, throughput_cases
+from flightlog.benches.messaging.flow import CONTENDERS, LISTS, burst, latency_cases, points_of, throughput_cases
 from flightlog.benches.messaging.groups import CHANGES, STRATEGIES, Life, rebalance_cases
 from flightlog.benches.messaging.pulls import pulls
+from flightlog.benches.messaging.rocketmq_broker import JARS, why_not
 from flightlog.benches.messaging.sqlite_queue import SqliteQueue
+from flightlog.store.errors import UsageError
+from flightlog.store.settings import FlushMode
 from flightlog.tools.bench.runner import measure
 
 
 def test_latencies_are_of_every_message(tmp_path: Path) -> None:
-    outcomes = measure(latency_cases(1000, 0.05), 1, tmp_path, lambda: None)
+    outcomes = [
+        outcome
+        for mode in FlushMode
+        for outcome in measure(latency_cases(mode, (1, 3), 1000, 0.05), 1, tmp_path, lambda: None)
+    ]
+    kinds = [who for who in CONTENDERS if who != LISTS]
     assert [outcome.case.who for outcome in outcomes] == [
-        f"{who}, {mode}, 1,000 a second" for who in ("flightlog", "SQLite table") for mode in ("async", "sync")
+        f"{who}, {members} consumers" for _ in FlushMode for members in (1, 3) for who in kinds
     ]
     for outcome in outcomes:
         [sample] = outcome.rounds
         ms, figures = sample.series, sample.figures
         assert figures["messages"] == len(ms) == 50
         assert 0 < ms[0] <= figures["p50 ms"] <= figures["p99 ms"] <= ms[-1] == figures["max ms"]
+    lines = points_of({outcome.case.who: outcome.rounds[0].series for outcome in outcomes}, 100)
+    assert list(lines) == kinds and all([members for members, _ in points] == [1, 3] for points in lines.values())
 
 
 def test_a_backlog_is_worked_off_by_any_number(tmp_path: Path) -> None:
     outcomes = measure(throughput_cases((1, 3), 200), 1, tmp_path, lambda: None)
-    assert [o.case.who.split(", ")[-1] for o in outcomes] == ["1 consumers", "3 consumers"] * 3
-    assert [o.figure("messages") for o in outcomes] == [200, 200, 200, 200, 20, 20]
+    assert [o.case.who.split(", ")[-1] for o in outcomes] == ["1 consumers"] * 4 + ["3 consumers"] * 4
+    assert [o.figure("messages") for o in outcomes] == [200, 200, 200, 20] * 2
     assert all(outcome.figure("messages/s") > 0 for outcome in outcomes)
     lines = points_of({outcome.case.who: outcome.rounds[0].series for outcome in outcomes})
-    assert [[members for members, _ in points] for points in lines.values()] == [[1, 3]] * 3
+    assert [[members for members, _ in points] for points in lines.values()] == [[1, 3]] * 4
+
+
+def test_rocketmq_is_left_out_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--rocketmq FOLDER" in str(why_not(None))
+    with pytest.raises(UsageError, match="rocketmq-broker-"):
+        why_not(tmp_path)
+    for jar in JARS:
+        (tmp_path / jar.replace("*", "5.3.3")).touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no java on the PATH" in str(why_not(tmp_path))
 
 
 def test_a_burst_is_followed_until_it_is_worked_off(tmp_path: Path) -> None:
@@ -63,9 +83,11 @@ def test_pulls_are_woken_and_renewed(tmp_path: Path) -> None:
     assert figures["all of one queue ms"] > 0
 
 
-@pytest.mark.parametrize("is_sync", [False, True])
-def test_the_sqlite_queue_gives_each_message_once_and_again_what_failed(is_sync: bool, tmp_path: Path) -> None:
-    with SqliteQueue(tmp_path / "queue", is_sync=is_sync) as queue:
+@pytest.mark.parametrize(("is_sync", "poll_s"), [(False, None), (True, None), (False, 0.001)])
+def test_the_sqlite_queue_gives_each_message_once_and_again_what_failed(
+    is_sync: bool, poll_s: float | None, tmp_path: Path
+) -> None:
+    with SqliteQueue(tmp_path / "queue", is_sync=is_sync, poll_s=poll_s) as queue:
         queue.put_many([b"1", b"2"])
         queue.put(b"3")
         with pytest.raises(ValueError, match="not yet"), queue.taken() as body:

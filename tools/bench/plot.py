@@ -155,14 +155,30 @@ def shares(axes: Any, series: Mapping[str, Sequence[float]], label: str, *, is_l
     _legend_below(axes)
 
 
-def lines(axes: Any, series: Mapping[str, Sequence[tuple[float, float]]], label: str, height: str) -> None:
-    """Draw points joined by lines, from zero upwards."""
+def lines(
+    axes: Any,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    label: str,
+    height: str,
+    style: str = "-",
+    *,
+    is_log: bool = False,
+) -> None:
+    """Draw points joined by lines, from zero upwards if not `is_log`, as both axes are then. A second call with
+    another style draws the same names in the same colours."""
+    axes.set_prop_cycle(None)
     for name, points in series.items():
-        axes.plot(*zip(*points, strict=True), marker="." if len(points) < CURVES_MAX else "", label=name)
+        marker = "." if len(points) < CURVES_MAX else ""
+        axes.plot(*zip(*points, strict=True), style, marker=marker, label=name if style == "-" else None)
+    if is_log:
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(_plain)
+    else:
+        axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(_plain)
     axes.set_xlabel(label)
     axes.set_ylabel(height)
-    axes.set_ylim(bottom=0)
     _open(axes)
     _legend_below(axes)
 

@@ -8,9 +8,7 @@ that it opens; and recovers the store that its own killed writer left.
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ...store.errors import FlightlogError, UsageError
+from ...store.errors import UsageError
 from ...store.settings import StoreSettings
 from .case import MAPPED, NONE, POOL, Case, Sample, Work
+from .java_program import JavaProgram
 from .messages import KEPT, QUEUES
 from .reads.reads import QUERY, READ, READ_BATCH, READ_FIELDS, kept_store
 from .reads.recover import RECOVER, copied, settings_of
@@ -33,17 +32,11 @@ WARM_COUNT, QUICK_WARM_COUNT = 1_000_000, 50_000
 ROUND_OVERHEAD_S = 4.0
 """A clean shutdown of RocketMQ waits for seconds."""
 MEMORY = ("-Xmx4g", "-XX:MaxDirectMemorySize=8g")
-OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
-"""Packages of Java that RocketMQ's transient pool needs."""
 READ_COUNT = 32
 """Messages per call: RocketMQ's limit."""
 READ_MANY = f"read, {READ_COUNT} a call"
 RIVALS = {READ: READ, READ_FIELDS: READ, READ_BATCH: READ_MANY, QUERY: QUERY, RECOVER: RECOVER}
 """Task of this store -> task of RocketMQ to compare it with."""
-
-
-class RocketmqEndedError(FlightlogError):
-    """The Java program ended early; its messages are on stderr."""
 
 
 def check_jars(folder: Path) -> None:
@@ -58,28 +51,19 @@ def check_jars(folder: Path) -> None:
 
 
 class Rocketmq:
-    """The running program; requests are lines of text, answers lines of JSON. Cases can be made before it runs."""
+    """Cases of the program, which can be made before it runs."""
 
     def __init__(self, jars: Path) -> None:
-        self._jars = jars
-        self._process: subprocess.Popen[str] | None = None
+        self._jars, self._program = jars, JavaProgram(jars, PROGRAM, MEMORY)
+        self._ask = self._program.ask
 
     @contextmanager
     def running(self, folder: Path, warm_count: int) -> Iterator[None]:
         """Run the program, warmed up by this many puts."""
-        opens = [
-            f"--add-{how}=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES for how in ("opens", "exports")
-        ]
-        with TemporaryDirectory(dir=folder) as home:
-            places = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", "-cp", f"{self._jars}/*"]
-            command = ["java", *MEMORY, *opens, *places, str(PROGRAM)]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            try:
-                if warm_count:
-                    self._ask(f"warm {home}/warm {warm_count}")
-                yield
-            finally:
-                self._process.communicate()
+        with self._program.running(folder) as home:
+            if warm_count:
+                self._ask(f"warm {home}/warm {warm_count}")
+            yield
 
     def put_case(self, *, pool: bool = False, **fields: Any) -> Case:
         """Puts in one of its two modes; `fields` are those of Case."""
@@ -104,7 +88,7 @@ class Rocketmq:
         words.append("pool" if case.who == POOL else "mapped")
         words += map(str, (case.body_size, QUEUES, case.batch, case.threads, case.calls, *first, case.rate or 0))
         found = self._ask(" ".join([*words, str(latencies) if stamps or case.rate else "-"]))
-        times = found["drained_ns"] / 1e9, found["put_ns"] / 1e9, _read_latencies(latencies)
+        times = found["drained_ns"] / 1e9, found["put_ns"] / 1e9, read_latencies(latencies)
         return Sample(case.count, *times, device_size=found["device_size"])
 
     @contextmanager
@@ -135,7 +119,7 @@ class Rocketmq:
                 found = self._ask(f"query {case.count} {latencies}")["messages"]
                 if found != case.count:
                     raise RuntimeError(f"RocketMQ found {found} of {case.count} keys")
-                return _read_latencies(latencies)
+                return read_latencies(latencies)
 
             yield work
 
@@ -159,28 +143,13 @@ class Rocketmq:
             writer = Rocketmq(self._jars)
             with writer.running(folder, 0):
                 writer._ask(f"{order} {case.body_size} {QUEUES} {case.count}")
-                assert writer._process is not None
-                writer._process.kill()  # whatever is open stays as it is
+                writer._program.kill()
         return path
-
-    def _ask(self, order: str) -> dict[str, int]:
-        process = self._process
-        assert process is not None and process.stdin is not None and process.stdout is not None
-        try:
-            process.stdin.write(order + "\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the missing answer tells it
-        answer = process.stdout.readline()
-        if not answer:
-            raise RocketmqEndedError(f"RocketMQ's program ended, see above; its order was: {order}")
-        found: dict[str, int] = json.loads(answer)
-        return found
 
 
 def _open(order: str, store: Path, settings: StoreSettings) -> str:
     return f"{order} {store} {settings.segment_size} {settings.queue_file_entries}"
 
 
-def _read_latencies(path: Path) -> np.ndarray:
+def read_latencies(path: Path) -> np.ndarray:
     return np.fromfile(path, ">i8").astype(np.int64) if path.exists() else NONE

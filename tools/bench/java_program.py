@@ -1,0 +1,63 @@
+"""A Java program of one source file, which `java` compiles. It runs as long as it is asked, so it stays warm."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ...store.errors import FlightlogError
+
+OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
+"""Packages of Java that RocketMQ's transient pool needs."""
+
+
+class RocketmqEndedError(FlightlogError):
+    """The Java program ended early; its messages are on stderr."""
+
+
+class JavaProgram:
+    """Requests are lines of text, answers lines of JSON. Cases that ask it can be made before it runs."""
+
+    def __init__(self, jars: Path, source: Path, memory: tuple[str, ...], *arguments: str) -> None:
+        self._jars, self._source, self._memory, self._arguments = jars, source, memory, arguments
+        self._process: subprocess.Popen[str] | None = None
+
+    @contextmanager
+    def running(self, folder: Path) -> Iterator[Path]:
+        """Run the program; yields its home, which is removed at the end."""
+        opens = [
+            f"--add-{how}=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES for how in ("opens", "exports")
+        ]
+        with TemporaryDirectory(dir=folder) as home:
+            places = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", "-cp", f"{self._jars}/*"]
+            command = ["java", *self._memory, *opens, *places, str(self._source), *self._arguments]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            try:
+                yield Path(home)
+            finally:
+                self._process.communicate()
+
+    def ask(self, order: str) -> dict[str, Any]:
+        """Raises RocketmqEndedError if the program ends instead of answering."""
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(order + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the missing answer tells it
+        answer = process.stdout.readline()
+        if not answer:
+            raise RocketmqEndedError(f"RocketMQ's program ended, see above; its order was: {order}")
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def kill(self) -> None:
+        """Whatever is open stays as it is."""
+        assert self._process is not None
+        self._process.kill()
