@@ -1,22 +1,17 @@
 package flightlog.interop;
 
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.KeyBuilder;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
-import org.apache.rocketmq.remoting.netty.NettyClientConfig;
-import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
-import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.remoting.protocol.RequestCode;
 import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
@@ -27,71 +22,47 @@ import org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil;
 import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.PopMessageResponseHeader;
 import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
-import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
- * A whole broker over a store, named {@code store}, without a name server. It does what the lines of {@code orders} say:
+ * Messages popped from a broker. Its orders:
  *
  * <pre>
  * topic   NAME QUEUES
  * group   NAME
- * pop     GROUP TOPIC COUNT INVISIBLE_MS NAMES    the messages take the names, of letters, one after the other
+ * pop     GROUP TOPIC COUNT INVISIBLE_MS NAMES    the messages take the names, of letters, one after the other;
+ *                                                 with * the names are GROUP.BODY
+ * limited GROUP TOPIC COUNT INVISIBLE_MS NAMES MAX_ATTEMPTS
+ *                                                 what was delivered so often becomes a dead letter, as in the proxy
  * ack     GROUP TOPIC NAME
- * change  GROUP TOPIC NAME INVISIBLE_MS           the name has the new handle then
+ * change  GROUP TOPIC NAME INVISIBLE_MS           the name has the new handle then, and the name with ' the old one
  * handle  NAME EXTRA_INFO                         a handle that was given elsewhere
  * back    GROUP OFFSET LEVEL                      a consumer sends back what lies at this byte of the log
- * sleep   MS
+ * arrived TOPIC COUNT                             waits until the first queue of the topic ends there, or says that
+ *                                                 messages are missing
  * </pre>
+ *
+ * The argument {@code retryFirst} is the broker's {@code popFromRetryProbability}.
  */
-final class PopProgram {
+final class PopProgram extends BrokerProgram {
 
-    private static final long TIMEOUT_MS = 30_000;
+    private static final long ARRIVAL_LIMIT_MS = 60_000;
 
-    private final Options options;
-    private final LineOutput out;
+    /** The code of a call that was not made, because its handle is over. */
+    private static final int EXPIRED = -1;
+
     private final Map<String, String> handles = new HashMap<>();
-    private NettyRemotingClient client;
-    private String address;
 
     PopProgram(Options options, LineOutput out) {
-        this.options = options;
-        this.out = out;
+        super(options, out);
     }
 
-    void run() throws Exception {
-        Path orders = Path.of(options.required("orders"));
-        BrokerController broker = start(options, new BrokerConfig());
-        address = "127.0.0.1:" + broker.getRemotingServer().localListenPort();
-        client = new NettyRemotingClient(new NettyClientConfig());
-        client.start();
-        for (String order : Files.readAllLines(orders, StandardCharsets.UTF_8)) {
-            follow(broker, order.split("\t"));
-            out.flush();
-        }
-        client.shutdown();
-        broker.shutdown();
-        out.print(new JsonLine("closed").put("at", System.currentTimeMillis()));
+    @Override
+    void configure(BrokerConfig config) {
+        config.setPopFromRetryProbability(options.number("retryFirst", config.getPopFromRetryProbability()));
     }
 
-    /** A broker on loopback, on a port of the system's choice. */
-    static BrokerController start(Options options, BrokerConfig config) throws Exception {
-        MessageStoreConfig store = StoreConfig.from(options);
-        store.setTimerWheelEnable(true);
-        config.setBrokerName("store");
-        config.setBrokerIP1("127.0.0.1");
-        config.setEnablePopLog(false);
-        NettyServerConfig server = new NettyServerConfig();
-        server.setListenPort(0);
-        server.setBindAddress("127.0.0.1");
-        BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
-        if (!broker.initialize()) {
-            throw new IllegalStateException("the broker did not initialize");
-        }
-        broker.start();
-        return broker;
-    }
-
-    private void follow(BrokerController broker, String[] words) throws Exception {
+    @Override
+    void follow(String[] words) throws Exception {
         switch (words[0]) {
             case "topic":
                 TopicConfig topic = new TopicConfig(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[2]));
@@ -105,8 +76,17 @@ final class PopProgram {
             case "pop":
                 pop(words);
                 break;
+            case "limited":
+                int maxAttempts = Integer.parseInt(words[6]);
+                for (Map.Entry<String, MessageExt> each : pop(words).entrySet()) {
+                    if (each.getValue().getReconsumeTimes() >= maxAttempts) {
+                        back(words[1], words[2], each.getValue().getCommitLogOffset(), -1);
+                        ack(words[1], words[2], each.getKey());
+                    }
+                }
+                break;
             case "ack":
-                ack(words);
+                ack(words[1], words[2], words[3]);
                 break;
             case "change":
                 change(words);
@@ -115,28 +95,40 @@ final class PopProgram {
                 handles.put(words[1], words[2]);
                 break;
             case "back":
-                back(words);
+                back(words[1], "orders", Long.parseLong(words[2]), Integer.parseInt(words[3]));
                 break;
-            case "sleep":
-                Thread.sleep(Long.parseLong(words[1]));
+            case "arrived":
+                arrived(words[1], Long.parseLong(words[2]));
                 break;
             default:
                 throw new IllegalArgumentException("no order is called " + words[0]);
         }
     }
 
-    private void back(String[] words) throws Exception {
-        ConsumerSendMsgBackRequestHeader header = new ConsumerSendMsgBackRequestHeader();
-        header.setGroup(words[1]);
-        header.setOffset(Long.parseLong(words[2]));
-        header.setDelayLevel(Integer.parseInt(words[3]));
-        header.setOriginTopic("orders");
-        header.setUnitMode(false);
-        RemotingCommand response = call(RequestCode.CONSUMER_SEND_MSG_BACK, header);
-        out.print(new JsonLine("back").put("code", response.getCode()).put("remark", response.getRemark()));
+    private void arrived(String topic, long count) throws Exception {
+        long limit = System.currentTimeMillis() + ARRIVAL_LIMIT_MS;
+        while (broker.getMessageStore().getMaxOffsetInQueue(topic, 0) < count) {
+            if (System.currentTimeMillis() > limit) {
+                print(new JsonLine("missing").put("topic", topic).put("count", count));
+                return;
+            }
+            Thread.sleep(20);
+        }
     }
 
-    private void pop(String[] words) throws Exception {
+    private void back(String group, String topic, long offset, int level) throws Exception {
+        ConsumerSendMsgBackRequestHeader header = new ConsumerSendMsgBackRequestHeader();
+        header.setGroup(group);
+        header.setOffset(offset);
+        header.setDelayLevel(level);
+        header.setOriginTopic(topic);
+        header.setUnitMode(false);
+        RemotingCommand response = call(RequestCode.CONSUMER_SEND_MSG_BACK, header);
+        print(new JsonLine("back").put("code", response.getCode()).put("remark", response.getRemark()));
+    }
+
+    /** What was popped, by name. */
+    private Map<String, MessageExt> pop(String[] words) throws Exception {
         PopMessageRequestHeader header = new PopMessageRequestHeader();
         header.setConsumerGroup(words[1]);
         header.setTopic(words[2]);
@@ -144,7 +136,8 @@ final class PopProgram {
         header.setMaxMsgNums(Integer.parseInt(words[3]));
         header.setInvisibleTime(Long.parseLong(words[4]));
         header.setPollTime(0);
-        header.setBornTime(System.currentTimeMillis());
+        // A broker answers nothing to a request that is older than half a second.
+        header.setBornTime(System.currentTimeMillis() + TIMEOUT_MS);
         header.setInitMode(0);
         header.setExpType("TAG");
         header.setExp("*");
@@ -156,7 +149,7 @@ final class PopProgram {
             found = MessageDecoder.decodesBatch(java.nio.ByteBuffer.wrap(response.getBody()), true, true, false);
             answer = response.decodeCommandCustomHeader(PopMessageResponseHeader.class);
         }
-        int number = 0;
+        Map<String, MessageExt> named = new LinkedHashMap<>();
         for (MessageExt message : found) {
             String handle = message.getProperty(MessageConst.PROPERTY_POP_CK);
             if (handle == null) {
@@ -165,54 +158,76 @@ final class PopProgram {
                 handle = ExtraInfoUtil.buildExtraInfo(starts.get(key), answer.getPopTime(), answer.getInvisibleTime(),
                     answer.getReviveQid(), message.getTopic(), "store", message.getQueueId(), message.getQueueOffset());
             }
-            String name = words[5] + number++;
+            String body = new String(message.getBody(), StandardCharsets.UTF_8);
+            String name = words[5].equals("*") ? words[1] + "." + body : words[5] + named.size();
             handles.put(name, handle);
-            out.print(new JsonLine("popped")
+            named.put(name, message);
+            print(new JsonLine("popped")
                 .put("name", name)
-                .put("body", new String(message.getBody(), StandardCharsets.UTF_8))
+                .put("body", body)
                 .put("topic", message.getTopic())
                 .put("reconsumeTimes", message.getReconsumeTimes())
                 .put("handle", handle)
                 .put("at", System.currentTimeMillis()));
         }
-        out.print(new JsonLine("pop").put("code", response.getCode()).put("count", found.size()));
+        print(new JsonLine("pop")
+            .put("group", words[1])
+            .put("code", response.getCode())
+            .put("count", found.size())
+            .put("at", System.currentTimeMillis()));
+        return named;
     }
 
-    private void ack(String[] words) throws Exception {
-        String[] extra = ExtraInfoUtil.split(handles.get(words[3]));
+    private void ack(String group, String topic, String name) throws Exception {
+        String[] extra = ExtraInfoUtil.split(handles.get(name));
         AckMessageRequestHeader header = new AckMessageRequestHeader();
-        header.setConsumerGroup(words[1]);
-        header.setTopic(realTopic(words, extra));
+        header.setConsumerGroup(group);
+        header.setTopic(realTopic(group, topic, extra));
         header.setQueueId(ExtraInfoUtil.getQueueId(extra));
         header.setOffset(ExtraInfoUtil.getQueueOffset(extra));
-        header.setExtraInfo(handles.get(words[3]));
-        out.print(new JsonLine("ack").put("name", words[3]).put("code", call(RequestCode.ACK_MESSAGE, header).getCode()));
+        header.setExtraInfo(handles.get(name));
+        int code = isExpired(extra) ? EXPIRED : call(RequestCode.ACK_MESSAGE, header).getCode();
+        print(new JsonLine("ack")
+            .put("group", group)
+            .put("name", name)
+            .put("code", code)
+            .put("at", System.currentTimeMillis()));
     }
 
     private void change(String[] words) throws Exception {
         String[] extra = ExtraInfoUtil.split(handles.get(words[3]));
         ChangeInvisibleTimeRequestHeader header = new ChangeInvisibleTimeRequestHeader();
         header.setConsumerGroup(words[1]);
-        header.setTopic(realTopic(words, extra));
+        header.setTopic(realTopic(words[1], words[2], extra));
         header.setQueueId(ExtraInfoUtil.getQueueId(extra));
         header.setOffset(ExtraInfoUtil.getQueueOffset(extra));
         header.setExtraInfo(handles.get(words[3]));
         header.setInvisibleTime(Long.parseLong(words[4]));
-        RemotingCommand response = call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header);
+        RemotingCommand response =
+            isExpired(extra) ? null : call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header);
+        JsonLine line = new JsonLine("change")
+            .put("group", words[1])
+            .put("name", words[3])
+            .put("code", response == null ? EXPIRED : response.getCode())
+            .put("at", System.currentTimeMillis());
+        if (response == null || response.getCode() != 0) {
+            print(line);
+            return;
+        }
         ChangeInvisibleTimeResponseHeader answer =
             response.decodeCommandCustomHeader(ChangeInvisibleTimeResponseHeader.class);
         String handle = ExtraInfoUtil.buildExtraInfo(header.getOffset(), answer.getPopTime(), answer.getInvisibleTime(),
             answer.getReviveQid(), header.getTopic(), "store", header.getQueueId(), header.getOffset());
-        handles.put(words[3], handle);
-        out.print(new JsonLine("change").put("name", words[3]).put("code", response.getCode()).put("handle", handle));
+        handles.put(words[3] + "'", handles.put(words[3], handle));
+        print(line.put("handle", handle));
     }
 
-    private static String realTopic(String[] words, String[] extra) {
+    /** What a proxy looks at before it asks its broker. */
+    private static boolean isExpired(String[] extra) {
+        return ExtraInfoUtil.getPopTime(extra) + ExtraInfoUtil.getInvisibleTime(extra) <= System.currentTimeMillis();
+    }
+
+    private static String realTopic(String group, String topic, String[] extra) {
         boolean isRetry = ExtraInfoUtil.getRetry(extra).equals("1");
-        return isRetry ? KeyBuilder.buildPopRetryTopicV1(words[2], words[1]) : words[2];
-    }
-
-    private RemotingCommand call(int code, org.apache.rocketmq.remoting.CommandCustomHeader header) throws Exception {
-        return client.invokeSync(address, RemotingCommand.createRequestCommand(code, header), TIMEOUT_MS);
-    }
-}
+        return isRetry ? KeyBuilder.buildPopRetryTopicV1(topic, group) : topic;
+    }}

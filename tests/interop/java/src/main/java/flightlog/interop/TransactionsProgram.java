@@ -1,26 +1,17 @@
 package flightlog.interop;
 
 import io.netty.channel.ChannelHandlerContext;
-import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.transaction.queue.TransactionalMessageUtil;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
-import org.apache.rocketmq.remoting.CommandCustomHeader;
-import org.apache.rocketmq.remoting.netty.NettyClientConfig;
-import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
 import org.apache.rocketmq.remoting.netty.NettyRequestProcessor;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.remoting.protocol.RequestCode;
@@ -33,9 +24,8 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.HeartbeatData;
 import org.apache.rocketmq.remoting.protocol.heartbeat.ProducerData;
 
 /**
- * A whole broker over a store, named {@code store}, and a producer of transactions that it checks back with. The
- * arguments {@code timeOut}, {@code checkMax} and {@code checkInterval} are the broker's, in ms. It does what the lines
- * of {@code orders} say:
+ * Transactions of a broker, and a producer of them that it checks back with. The arguments {@code timeOut}, {@code
+ * checkMax} and {@code checkInterval} are the broker's, in ms. Its orders:
  *
  * <pre>
  * producer  GROUP                           connects the producer
@@ -43,53 +33,33 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.ProducerData;
  * end       NAME commit | rollback
  * answer    NAME commit | rollback          what a check of this body is answered with; unknown if there is none
  * settle                                    waits until every half message has an end
- * sleep     MS
  * </pre>
  */
-final class TransactionsProgram implements NettyRequestProcessor {
-
-    private static final long TIMEOUT_MS = 30_000;
+final class TransactionsProgram extends BrokerProgram implements NettyRequestProcessor {
 
     /** Below the time out: a broker asks about what has ended as long as its op message is gathered. */
     private static final int OP_INTERVAL_MS = 100;
 
     private static final long SETTLE_LIMIT_MS = 240_000;
 
-    private final Options options;
-    private final LineOutput out;
     private final Map<String, EndTransactionRequestHeader> halves = new HashMap<>();
     private final Map<String, String> answers = new ConcurrentHashMap<>();
-    private NettyRemotingClient client;
-    private String address;
 
     TransactionsProgram(Options options, LineOutput out) {
-        this.options = options;
-        this.out = out;
+        super(options, out);
+        client.registerProcessor(RequestCode.CHECK_TRANSACTION_STATE, this, null);
     }
 
-    void run() throws Exception {
-        Path orders = Path.of(options.required("orders"));
-        BrokerConfig config = new BrokerConfig();
+    @Override
+    void configure(BrokerConfig config) {
         config.setTransactionTimeOut(Long.parseLong(options.required("timeOut")));
         config.setTransactionCheckMax(Integer.parseInt(options.required("checkMax")));
         config.setTransactionCheckInterval(Long.parseLong(options.required("checkInterval")));
         config.setTransactionOpBatchInterval(OP_INTERVAL_MS);
-        BrokerController broker = PopProgram.start(options, config);
-        address = "127.0.0.1:" + broker.getRemotingServer().localListenPort();
-        ExecutorService checks = Executors.newSingleThreadExecutor();
-        client = new NettyRemotingClient(new NettyClientConfig());
-        client.registerProcessor(RequestCode.CHECK_TRANSACTION_STATE, this, checks);
-        client.start();
-        for (String order : Files.readAllLines(orders, StandardCharsets.UTF_8)) {
-            follow(broker, order.split("\t"));
-        }
-        client.shutdown();
-        checks.shutdown();
-        broker.shutdown();
-        print(new JsonLine("closed"));
     }
 
-    private void follow(BrokerController broker, String[] words) throws Exception {
+    @Override
+    void follow(String[] words) throws Exception {
         switch (words[0]) {
             case "producer":
                 connect(words[1]);
@@ -100,24 +70,21 @@ final class TransactionsProgram implements NettyRequestProcessor {
             case "end":
                 EndTransactionRequestHeader end = halves.get(words[1]);
                 end.setCommitOrRollback(typeOf(words[2]));
-                int code = call(RequestCode.END_TRANSACTION, end, null).getCode();
+                int code = call(RequestCode.END_TRANSACTION, end).getCode();
                 print(new JsonLine("end").put("name", words[1]).put("code", code));
                 break;
             case "answer":
                 answers.put(words[1], words[2]);
                 break;
             case "settle":
-                settle(broker);
-                break;
-            case "sleep":
-                Thread.sleep(Long.parseLong(words[1]));
+                settle();
                 break;
             default:
                 throw new IllegalArgumentException("no order is called " + words[0]);
         }
     }
 
-    private static void settle(BrokerController broker) throws Exception {
+    private void settle() throws Exception {
         String topic = TransactionalMessageUtil.buildHalfTopic();
         String group = TransactionalMessageUtil.buildConsumerGroup();
         long limit = System.currentTimeMillis() + SETTLE_LIMIT_MS;
@@ -193,7 +160,7 @@ final class TransactionsProgram implements NettyRequestProcessor {
             message.getTopic(), check.getTranStateTableOffset(), check.getCommitLogOffset(), check.getTransactionId());
         end.setFromTransactionCheck(true);
         end.setCommitOrRollback(typeOf(answer));
-        client.invokeOneway(address, RemotingCommand.createRequestCommand(RequestCode.END_TRANSACTION, end), TIMEOUT_MS);
+        tell(RequestCode.END_TRANSACTION, end);
         return null;
     }
 
@@ -211,16 +178,5 @@ final class TransactionsProgram implements NettyRequestProcessor {
             default:
                 return MessageSysFlag.TRANSACTION_NOT_TYPE;
         }
-    }
-
-    private synchronized void print(JsonLine line) throws IOException {
-        out.print(line);
-        out.flush();
-    }
-
-    private RemotingCommand call(int code, CommandCustomHeader header, byte[] body) throws Exception {
-        RemotingCommand request = RemotingCommand.createRequestCommand(code, header);
-        request.setBody(body);
-        return client.invokeSync(address, request, TIMEOUT_MS);
     }
 }

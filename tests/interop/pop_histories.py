@@ -1,0 +1,393 @@
+"""Random histories of groups that pop from one store, played by a broker, by us, and by both in turn.
+
+A history is made with a model of what must come of it: it says which messages a group holds, and how many must have
+come to its retry topic before it goes on. Nothing waits for a time: the broker's clock is the machine's, ours is moved
+by hand, and both go on once the retry topics are as long as the model says.
+
+- "single" has one queue: pops may be smaller than what is there, and get the new messages in order.
+- "spread" has three: a pop takes all that is visible, since the order of queues is random on both sides.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import flightlog
+from flightlog import Message, PopHandle, StoredMessage, StoreSettings
+from flightlog.consume.pop.check_point import CHECK_POINT_TAG, CheckPointKey, read_ack, read_check_point
+from flightlog.consume.pop.pop_errors import ExpiredHandleError
+from flightlog.schedule.timer_request import TIMER_TOPIC
+from flightlog.testing.clock import ManualClock
+from flightlog.tests.interop.harness import Line, RocketMq
+from flightlog.tests.support.popped_store import PoppedStore
+
+SIZES = {"segmentSize": 4 << 20, "queueEntries": 20_000, "index": False, "retryFirst": 0}
+SETTINGS = StoreSettings(segment_size=4 << 20, queue_file_entries=20_000, key_index=False)
+TOPICS = {"single": 1, "spread": 3}
+MESSAGES = 12
+"""Of each topic."""
+SHORT_MS, LONG_MS = 4_000, 3_600_000
+"""Over before the group goes on; not over in a history."""
+AGAIN_MS = SHORT_MS + 5_000
+"""By then we have brought back what was invisible for SHORT_MS."""
+ALL = 32
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Order:
+    """One call of a group, and in which of its waves."""
+
+    group: str
+    wave: int
+    words: tuple[str | int, ...]
+    """"pop" COUNT INVISIBLE_MS, "limited" MAX_ATTEMPTS, "ack" BODY, "change" BODY INVISIBLE_MS."""
+
+    @property
+    def topic(self) -> str:
+        return topic_of(self.group)
+
+
+@dataclass(frozen=True)
+class Wave:
+    """What the groups do before time passes; what each retry topic holds afterwards; whether a new life begins then."""
+
+    orders: tuple[tuple[Order, ...], ...]
+    retries: dict[str, int]
+    restarts: bool
+
+
+def topic_of(group: str) -> str:
+    return "single" if int(group[1:]) % 2 else "spread"
+
+
+def retry_topic_of(group: str) -> str:
+    return f"%RETRY%{group}_{topic_of(group)}"
+
+
+@dataclass
+class GroupModel:
+    """What a group may do next."""
+
+    name: str
+    dice: random.Random
+    fresh: list[str] = field(default_factory=lambda: [str(number) for number in range(MESSAGES)])
+    held: dict[str, int] = field(default_factory=dict)
+    """For how long each is invisible."""
+    acked: dict[str, int] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)
+    """In the retry topic. Their handles are over."""
+    replaced: set[str] = field(default_factory=set)
+    """Held, and changed in this wave: the old handle is there, too."""
+    attempts: Counter[str] = field(default_factory=Counter)
+    retries: int = 0
+
+    def wave(self, number: int) -> tuple[Order, ...]:
+        made = [self._pop()] if number == 0 else []
+        made += [self._any() for _ in range(self.dice.randrange(3, 7))]
+        self._pass_time()
+        return tuple(Order(self.name, number, words) for words in made)
+
+    def _any(self) -> tuple[str | int, ...]:
+        actions = [self._pop]
+        actions += [self._limited] * bool(self.late)
+        actions += [self._ack, self._ack, self._change] * bool(self.held)
+        actions += [self._ack_late, self._change_late] * bool(self.late)
+        actions += [self._ack_again, self._change_acked] * bool(self.acked)
+        actions += [self._ack_replaced] * bool(self.replaced)
+        return self.dice.choice(actions)()
+
+    def _pick(self, names: Sequence[T]) -> T:
+        return self.dice.choice(names)
+
+    def _invisible_ms(self) -> int:
+        return self._pick((SHORT_MS, SHORT_MS, LONG_MS))
+
+    def _take(self, count: int, invisible_ms: int, max_attempts: int) -> None:
+        taken, self.fresh = self.fresh[:count], self.fresh[count:]
+        if len(taken) < count:
+            taken += sorted(self.late)
+            self.late.clear()
+        self.attempts.update(taken)
+        self.held.update({body: invisible_ms for body in taken if self.attempts[body] <= max_attempts})
+
+    def _pop(self) -> tuple[str | int, ...]:
+        """A small one gets only new messages."""
+        is_small = topic_of(self.name) == "single" and self.fresh and self.dice.random() < 0.7
+        count = self.dice.randrange(1, len(self.fresh) + 1) if is_small else ALL
+        invisible_ms = self._invisible_ms()
+        self._take(count, invisible_ms, ALL)
+        return "pop", count, invisible_ms
+
+    def _limited(self) -> tuple[str | int, ...]:
+        max_attempts = self.dice.randrange(1, 4)
+        self._take(ALL, LONG_MS, max_attempts)
+        return "limited", max_attempts
+
+    def _ack(self) -> tuple[str | int, ...]:
+        body = self._pick(sorted(self.held))
+        self.acked[body] = self.held.pop(body)
+        return "ack", body
+
+    def _ack_again(self) -> tuple[str | int, ...]:
+        return "ack", self._pick(sorted(self.acked))
+
+    def _ack_late(self) -> tuple[str | int, ...]:
+        return "ack", self._pick(sorted(self.late))
+
+    def _ack_replaced(self) -> tuple[str | int, ...]:
+        return "ack", self._pick(sorted(self.replaced)) + "'"
+
+    def _change(self) -> tuple[str | int, ...]:
+        body = self._pick(sorted(self.held))
+        self.held[body] = self._invisible_ms()
+        self.replaced.add(body)
+        return "change", body, self.held[body]
+
+    def _change_acked(self) -> tuple[str | int, ...]:
+        """It is to come again."""
+        body = self._pick(sorted(self.acked))
+        del self.acked[body]
+        self.held[body] = self._invisible_ms()
+        return "change", body, self.held[body]
+
+    def _change_late(self) -> tuple[str | int, ...]:
+        return "change", self._pick(sorted(self.late)), SHORT_MS
+
+    def _pass_time(self) -> None:
+        over = {body for body, invisible_ms in self.held.items() if invisible_ms == SHORT_MS}
+        for body in over:
+            del self.held[body]
+        self.late |= over
+        self.retries += len(over)
+        self.acked = {body: invisible_ms for body, invisible_ms in self.acked.items() if invisible_ms != SHORT_MS}
+        self.replaced.clear()
+
+
+def history(seed: int, groups: int, waves: int, *, restarts: float = 0.0) -> list[Wave]:
+    """`restarts`: how likely one is after each wave. In the end every group pops all that is visible."""
+    dice = random.Random(seed)
+    models = [GroupModel(f"g{number}", random.Random(dice.random())) for number in range(groups)]
+    made = []
+    for number in range(waves):
+        orders = tuple(model.wave(number) for model in models)
+        made.append(Wave(orders, {model.name: model.retries for model in models}, dice.random() < restarts))
+    made.append(Wave(tuple((Order(model.name, waves, ("pop", ALL, LONG_MS)),) for model in models), {}, False))
+    return made
+
+
+Seen = dict[tuple[str, int], list[Any]]
+"""By group and wave: what its calls returned. Of a pop: bodies and attempts, in no order."""
+
+
+def make_store(root: Path) -> None:
+    with flightlog.open(root, SETTINGS) as store:
+        for topic, queues in TOPICS.items():
+            store.create_topic(topic, queues)
+            for number in range(MESSAGES):
+                store.put(Message(topic, b"%d" % number, queue_id=number % queues, tags="t", keys=f"k{number}"))
+
+
+@dataclass
+class Player:
+    """A store, and what its groups have seen so far, on whichever side."""
+
+    root: Path
+    seen: Seen = field(default_factory=dict)
+    handles: dict[str, str] = field(default_factory=dict)
+    """By group and body."""
+    missing: set[str] = field(default_factory=set)
+    """Retry topics that did not come to what the model says."""
+    slow: set[str] = field(default_factory=set)
+    """Groups whose calls to a broker took so long that what they held may have come again meanwhile."""
+
+    def note(self, order: Order, result: Any) -> None:
+        self.seen.setdefault((order.group, order.wave), []).append(result)
+
+    def names(self, order: Order) -> str:
+        return f"{order.group}.{order.words[1]}"
+
+
+class Ours:
+    """We play a part of a history, on a clock of our own, from the end of the log's time on."""
+
+    def __init__(self, player: Player) -> None:
+        self.player = player
+        with flightlog.open_read_only(player.root) as view:
+            last_ms = max(m.store_timestamp_ms for key in view.queues() for m in view.read(*key))
+        self.popped = PoppedStore(player.root, ManualClock(last_ms + 1000), SETTINGS)
+
+    def play(self, steps: Sequence[Order | Wave]) -> int:
+        """Returns when it closes the store, by its clock."""
+        for step in steps:
+            if isinstance(step, Wave):
+                if step.retries:
+                    self.popped.pass_time(AGAIN_MS)
+                if step.restarts:
+                    self.popped.reopen()
+            else:
+                self.player.note(step, self._follow(step))
+        self.popped.store.close()
+        return self.popped.clock.at_ms
+
+    def _follow(self, order: Order) -> Any:
+        handles, store = self.player.handles, self.popped.store
+        match order.words:
+            case ("pop", int(count), int(invisible_ms)):
+                return self._receive(order, count, invisible_ms, 17)
+            case ("limited", int(max_attempts)):
+                return self._receive(order, ALL, LONG_MS, max_attempts)
+        name = self.player.names(order)
+        handle = PopHandle(order.group, order.topic, handles[name])
+        try:
+            if order.words[0] == "ack":
+                store.ack(handle)
+            else:
+                new = store.change_invisible(handle, int(order.words[2]))
+                handles[name + "'"], handles[name] = handles[name], new.extra_info
+        except ExpiredHandleError:
+            return "expired"
+        return "done"
+
+    def _receive(self, order: Order, count: int, invisible_ms: int, max_attempts: int) -> list[tuple[str, int]]:
+        got = self.popped.store.receive(
+            order.group, order.topic, count, invisible_ms=invisible_ms, max_attempts=max_attempts
+        )
+        for each in got:
+            self.player.handles[f"{order.group}.{each.body.decode()}"] = each.handle.extra_info
+        return sorted((each.body.decode(), each.attempt) for each in got)
+
+
+def play_broker(rocketmq: RocketMq, player: Player, steps: Sequence[Order | Wave], begin_ms: int = 0) -> None:
+    """A broker plays a part of a history, not before `begin_ms`."""
+    groups = dict.fromkeys(step.group for step in steps if isinstance(step, Order))
+    lines: list[Sequence[object]] = [("until", begin_ms), *(("group", name) for name in groups), ("sleep", 1000)]
+    lines += [("handle", name, handle) for name, handle in player.handles.items()]
+    for step in steps:
+        lines += _waiting(step) if isinstance(step, Wave) else [_words(step)]
+    path = player.root.parent / f"{player.root.name}-orders"
+    path.write_text("".join("\t".join(map(str, words)) + "\n" for words in lines))
+    with rocketmq.run("pop", {"path": player.root, "orders": path, **SIZES}, 600) as output:
+        lines_of = [json.loads(line) for line in output.read_text().splitlines()]
+    player.missing |= {line["topic"] for line in lines_of if line["type"] == "missing"}
+    found = iter([line for line in lines_of if line["type"] != "missing"])
+    for step in steps:
+        if isinstance(step, Order):
+            player.note(step, _result(player, step, found))
+
+
+def _waiting(wave: Wave) -> Iterator[Sequence[object]]:
+    yield from (("arrived", retry_topic_of(group), count) for group, count in wave.retries.items())
+    if wave.restarts:
+        yield ("restart",)
+
+
+def _words(order: Order) -> Sequence[object]:
+    name, *words = order.words
+    if name == "pop":
+        return name, order.group, order.topic, *words, "*"
+    if name == "limited":
+        return name, order.group, order.topic, ALL, LONG_MS, "*", *words
+    body, *rest = words
+    return name, order.group, order.topic, f"{order.group}.{body}", *rest
+
+
+def _result(player: Player, order: Order, lines: Iterator[Line]) -> Any:
+    """What the broker's lines say of an order."""
+    got: list[tuple[str, int]] = []
+    while (line := next(lines))["type"] == "popped":
+        player.handles[line["name"]] = line["handle"]
+        got.append((line["body"], line["reconsumeTimes"] + 1))
+    assert line["type"] == ("pop" if order.words[0] == "limited" else order.words[0]), (order, line)
+    _note_time(player, order, line["at"])
+    if order.words[0] in ("ack", "change"):
+        name = player.names(order)
+        if "handle" in line:
+            player.handles[name + "'"], player.handles[name] = player.handles[name], line["handle"]
+        return {0: "done", -1: "expired"}.get(line["code"], line["code"])
+    if order.words[0] == "limited":
+        max_attempts = int(order.words[1])
+        for line in islice(lines, 2 * sum(attempt > max_attempts for _, attempt in got)):
+            assert line["code"] == 0, (order, line)
+        got = [(body, attempt) for body, attempt in got if attempt <= max_attempts]
+    return sorted(got)
+
+
+def _note_time(player: Player, order: Order, at_ms: int) -> None:
+    began_ms = player.seen.setdefault((order.group, -1 - order.wave), [at_ms])[0]
+    if at_ms - began_ms > SHORT_MS - 1000:
+        player.slow.add(order.group)
+
+
+def steps_of(waves: Sequence[Wave]) -> list[Order | Wave]:
+    steps: list[Order | Wave] = []
+    for wave in waves:
+        for orders in wave.orders:
+            steps += orders
+        steps.append(wave)
+    return steps
+
+
+def parts_of(waves: Sequence[Wave], dice: random.Random, count: int) -> list[list[Order | Wave]]:
+    """A history in so many parts, cut between two groups: what both hold then is invisible to whoever goes on."""
+    steps = steps_of(waves)
+    places = [n for n in range(1, len(steps)) if _group(steps[n - 1]) != _group(steps[n])]
+    cuts = [0, *sorted(dice.sample(places, count - 1)), len(steps)]
+    return [steps[begin:end] for begin, end in pairwise(cuts)]
+
+
+def _group(step: Order | Wave) -> str:
+    return step.group if isinstance(step, Order) else ""
+
+
+# -- what is on disk in the end
+
+
+def left_by(root: Path, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By group: offsets, and what there is of retries, dead letters, check points and acks, in no order."""
+    with flightlog.open(root, SETTINGS, clock=ManualClock(1 << 42)) as store:
+        offsets = {
+            name: [store.group_offsets(name, topic) for topic in (topic_of(name), retry_topic_of(name))]
+            for name in groups
+        }
+    found: dict[str, dict[str, Any]] = {name: {"offsets": offsets[name]} for name in groups}
+    with flightlog.open_read_only(root) as view:
+        for name in groups:
+            found[name]["retries"] = sorted(map(_fields, view.read(retry_topic_of(name))))
+            found[name]["dead"] = sorted(map(_fields, view.read(f"%DLQ%{name}")))
+        for name, kind, what in _popped(view):
+            found[name].setdefault(kind, Counter())[what] += 1
+    return found
+
+
+def _fields(message: StoredMessage) -> tuple[Any, ...]:
+    """All but times, and the names of its properties alone, whose values are of times and places."""
+    return (
+        *(message.body, message.reconsume_times, message.tags, message.keys, message.flag, message.sys_flag),
+        tuple(sorted(message.properties)),
+    )
+
+
+def _popped(view: flightlog.ReadOnlyStore) -> Iterator[tuple[str, str, Any]]:
+    """Every check point and ack that was put, with bodies in place of offsets: retries have no order of their own."""
+
+    def named(key: CheckPointKey, offset: int) -> tuple[str, bytes, int]:
+        [message] = view.get(key.topic, key.queue_id, offset, 1).messages
+        return key.topic, message.body, message.reconsume_times
+
+    for message in view.read(TIMER_TOPIC):
+        if message.tags == CHECK_POINT_TAG:
+            point = read_check_point(message.body)
+            taken = tuple(sorted(named(point.key, offset) for offset in point.offsets))
+            yield point.key.group, "check points", (taken, point.invisible_ms)
+        else:
+            ack = read_ack(message.body, "store")
+            yield from ((ack.key.group, "acks", named(ack.key, offset)) for offset in ack.offsets)
