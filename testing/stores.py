@@ -32,7 +32,14 @@ def kill(store: Store) -> None:
     too. Calls of other threads that wait for a sync raise StorePoisonedError. Put futures end with an error.
     """
     store._store._maintenance.poison(InterruptedError("killed"))
+    # A poisoned store whose log is flushed writes offsets, and how far its timers are.
+    store._store.offsets.save = _save_nothing  # type: ignore[method-assign]
+    store._store._delay_service.savers.clear()
     store.close()
+
+
+def _save_nothing() -> None:
+    """In place of OffsetTable.save."""
 
 
 class LogPositions(NamedTuple):

@@ -7,11 +7,14 @@ its group goes on (NEXT_OFFSET), and `config/consumerOffset.json` up to where in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...engine.message_store import MessageStore
 from ...schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
 from ...store.format import property_names as props
+from ...store.stored_message import StoredMessage
 from .check_point import CHECK_POINT_TAG, NEXT_OFFSET, read_check_point
-from .pop_topics import REVIVE_TOPIC
+from .pop_topics import REVIVE_QUEUE_COUNT, REVIVE_TOPIC
 
 
 def recover_offsets(store: MessageStore) -> None:
@@ -19,11 +22,10 @@ def recover_offsets(store: MessageStore) -> None:
     popped_before = store.offsets.popped_before
     if popped_before is None or popped_before >= store.offsets.log_end():
         return
-    for message in store.read(TIMER_TOPIC, TIMER_QUEUE_ID, _first_at(store, popped_before), on_corrupt="skip"):
+    for message in _put_behind(store, popped_before):
         properties = message.properties
         next_offset = properties.get(NEXT_OFFSET, "")
-        is_own = properties.get(props.REAL_TOPIC) == REVIVE_TOPIC and message.tags == CHECK_POINT_TAG
-        if not is_own or not next_offset.isdecimal() or props.TIMER_ROLL_TIMES in properties:
+        if message.tags != CHECK_POINT_TAG or not next_offset.isdecimal():
             continue
         key = read_check_point(message.body).key
         if store.topic(key.topic) is not None and int(next_offset) <= store.queue_bounds(key.topic, key.queue_id)[1]:
@@ -32,14 +34,26 @@ def recover_offsets(store: MessageStore) -> None:
     store.offsets.save()
 
 
-def _first_at(store: MessageStore, physical_offset: int) -> int:
-    """The queue offset of the first timer that was put at or behind this physical offset."""
-    low, high = store.queue_bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
+def _put_behind(store: MessageStore, physical_offset: int) -> Iterator[StoredMessage]:
+    """Everything that was put to the revive topic at or behind this offset: what had to wait is a timer, and what was
+    due at once is in the topic itself, as is every timer that was delivered."""
+    for message in _read_behind(store, TIMER_TOPIC, TIMER_QUEUE_ID, physical_offset):
+        properties = message.properties
+        if properties.get(props.REAL_TOPIC) == REVIVE_TOPIC and props.TIMER_ROLL_TIMES not in properties:
+            yield message
+    for queue_id in range(REVIVE_QUEUE_COUNT):
+        for message in _read_behind(store, REVIVE_TOPIC, queue_id, physical_offset):
+            if props.TIMER_OUT_MS not in message.properties:
+                yield message
+
+
+def _read_behind(store: MessageStore, topic: str, queue_id: int, physical_offset: int) -> Iterator[StoredMessage]:
+    low, high = store.queue_bounds(topic, queue_id)
     while low < high:
         middle = (low + high) // 2
-        found = store.get(TIMER_TOPIC, TIMER_QUEUE_ID, middle, 1).messages
+        found = store.get(topic, queue_id, middle, 1).messages
         if found and found[0].physical_offset >= physical_offset:
             high = middle
         else:
             low = middle + 1
-    return low
+    return store.read(topic, queue_id, low, on_corrupt="skip")

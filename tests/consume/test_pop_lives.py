@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from flightlog.tests.support.popped_lives import PoppedLives
 
 if TYPE_CHECKING:
-    from flightlog.tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean, Scale
 
 STEPS = 40
 
@@ -25,6 +26,8 @@ def test_nothing_is_lost_and_nothing_popped_twice_while_it_is_invisible(
 
 @pytest.mark.ci
 @pytest.mark.parametrize("seed", range(100, 106))
-def test_the_same_for_longer(tmp_path: Path, assert_clean: AssertClean, seed: int) -> None:
-    PoppedLives(tmp_path / "store", seed).live(2 * STEPS)
-    assert_clean(tmp_path / "store")
+def test_the_same_for_longer(tmp_path: Path, assert_clean: AssertClean, scale: Scale, seed: int) -> None:
+    for each in [seed, *(random.randrange(1 << 30) for _ in range(scale.pick(ci=0, full=20)))]:
+        root = tmp_path / f"seed-{each}"
+        PoppedLives(root, each).live(2 * STEPS)
+        assert_clean(root)
