@@ -203,6 +203,10 @@ final class PopProgram extends BrokerProgram {
         header.setOffset(ExtraInfoUtil.getQueueOffset(extra));
         header.setExtraInfo(handles.get(words[3]));
         header.setInvisibleTime(Long.parseLong(words[4]));
+        // Within the millisecond of its pop time the new check point is taken for the old one, and lost with its ack.
+        while (System.currentTimeMillis() <= ExtraInfoUtil.getPopTime(extra)) {
+            Thread.onSpinWait();
+        }
         RemotingCommand response =
             isExpired(extra) ? null : call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header);
         JsonLine line = new JsonLine("change")
