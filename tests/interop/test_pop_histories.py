@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.ci
 
 GROUPS = {"ci": 50, "full": 200}
-ROUNDS = 10
+ROUNDS = [0, *(pytest.param(number, marks=pytest.mark.full) for number in range(1, 10))]
 WAVES = 2
 
 
@@ -44,7 +44,7 @@ def looked_for_last(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def base_seed(scale: Scale) -> int:
+def seed(scale: Scale, number: int) -> int:
     return random.randrange(1 << 30) if scale.full else 1
 
 
@@ -69,27 +69,26 @@ def compare(theirs: Player, own: Player, seed: int) -> None:
     print(f"seed {seed}: {len(groups)} histories are equal, {len(theirs.slow)} were too slow")
 
 
-def test_the_same_calls_beside_a_broker(rocketmq: RocketMq, tmp_path: Path, scale: Scale, base_seed: int) -> None:
-    for seed in range(base_seed, base_seed + scale.pick(ci=1, full=ROUNDS)):
-        waves = history(seed, scale.pick(**GROUPS), WAVES, restarts=scale.pick(ci=0.0, full=0.4))
-        theirs = Player(tmp_path / f"theirs-{seed}")
-        make_store(theirs.root)
-        play_broker(rocketmq, theirs, steps_of(waves))
-        compare(theirs, play_ours(tmp_path / f"own-{seed}", waves), seed)
+@pytest.mark.parametrize("number", ROUNDS)
+def test_the_same_calls_beside_a_broker(rocketmq: RocketMq, tmp_path: Path, scale: Scale, seed: int) -> None:
+    waves = history(seed, scale.pick(**GROUPS), WAVES, restarts=scale.pick(ci=0.0, full=0.4))
+    theirs = Player(tmp_path / "theirs")
+    make_store(theirs.root)
+    play_broker(rocketmq, theirs, steps_of(waves))
+    compare(theirs, play_ours(tmp_path / "own", waves), seed)
 
 
-def test_both_in_turn_with_one_folder(rocketmq: RocketMq, tmp_path: Path, scale: Scale, base_seed: int) -> None:
+@pytest.mark.parametrize("number", ROUNDS)
+def test_both_in_turn_with_one_folder(rocketmq: RocketMq, tmp_path: Path, scale: Scale, seed: int, number: int) -> None:
     """Taken over at random moments, in both directions."""
-    for seed in range(base_seed, base_seed + scale.pick(ci=1, full=ROUNDS)):
-        waves = history(seed, scale.pick(**GROUPS), WAVES, restarts=scale.pick(ci=0.0, full=0.2))
-        both = Player(tmp_path / f"both-{seed}")
-        make_store(both.root)
-        at_ms = 0
-        is_ours = scale.pick(ci=True, full=seed % 2 == 0)
-        for part in parts_of(waves, random.Random(seed), scale.pick(ci=3, full=4)):
-            if is_ours:
-                at_ms = Ours(both).play(part)
-            else:
-                play_broker(rocketmq, both, part, begin_ms=at_ms)
-            is_ours = not is_ours
-        compare(both, play_ours(tmp_path / f"own-{seed}", waves), seed)
+    waves = history(seed, scale.pick(**GROUPS), WAVES, restarts=scale.pick(ci=0.0, full=0.2))
+    both = Player(tmp_path / "both")
+    make_store(both.root)
+    at_ms, is_ours = 0, number % 2 == 0
+    for part in parts_of(waves, random.Random(seed), scale.pick(ci=3, full=4)):
+        if is_ours:
+            at_ms = Ours(both).play(part)
+        else:
+            play_broker(rocketmq, both, part, begin_ms=at_ms)
+        is_ours = not is_ours
+    compare(both, play_ours(tmp_path / "own", waves), seed)
