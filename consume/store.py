@@ -40,6 +40,7 @@ from ..store.settings import StoreSettings
 from ..store.stored_message import StoredMessage
 from ..store.topic import READ_WRITE, Topic
 from .allocate.allocate import AllocationStrategy
+from .consumption import StoreConsumption
 from .deliver.failures import OnDeadLetter
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
@@ -89,6 +90,7 @@ class Store(native.OrdinaryPut):
         self._put_slow = store.put_slow  # type: ignore[method-assign]
         self.path, self.settings, self.recovery_report = store.path, store.settings, store.recovery_report
         owners: dict[str, Owner] = {}
+        store.retention.consumption = StoreConsumption(store)
         self._pop = PopService(store, self._group_table, owners, STORE_NAME)
         self._readers = Readers(store, self._group_table, self._starts, owners, self._pop.no_pop)
         atexit.register(self._at_exit)  # after that of the store: so it comes first
@@ -200,9 +202,7 @@ class Store(native.OrdinaryPut):
         on_corrupt: OnCorrupt = "raise",
     ) -> pa.RecordBatch:
         return self._store.read_batch(
-            topic,
-            queue_id,
-            queue_offset,
+            *(topic, queue_id, queue_offset),
             max_count=max_count,
             max_size=max_size,
             columns=columns,
@@ -277,10 +277,7 @@ class Store(native.OrdinaryPut):
         wait_s: float = DEFAULT_WAIT_S,
     ) -> Future[GetResult]:
         return self._store.pull(
-            topic,
-            queue_id,
-            queue_offset,
-            max_count,
+            *(topic, queue_id, queue_offset, max_count),
             tags=tags_or_filter(tags, filter),
             max_size=max_size,
             wait_s=wait_s,
@@ -524,8 +521,10 @@ class Store(native.OrdinaryPut):
         return self._store.statistics()
 
     @documented_by(MessageStore.clean_up)
-    def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
-        return self._store.clean_up(retention_hours)
+    def clean_up(
+        self, retention_hours: int | None = None, *, consumed_by_all: bool = False, dry_run: bool = False
+    ) -> CleanUpReport:
+        return self._store.clean_up(retention_hours, consumed_by_all=consumed_by_all, dry_run=dry_run)
 
     # -- life
 

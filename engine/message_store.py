@@ -27,7 +27,6 @@ from ..store import native
 from ..store.arguments import (
     check_queue,
     check_settings,
-    check_whole,
     checked_folder,
     checked_path,
 )
@@ -151,6 +150,7 @@ class MessageStore(native.OrdinaryPut):
             self.recovery_report: RecoveryReport = found.report
             self._log, self._dispatcher, self._table, self._maintenance = commit_log, dispatcher, table, maintenance
             self._reader, self.putter, self._topic_admin = reader, putter, topic_admin
+            self.retention = maintenance.retention
             self.put_fast_path = self._put_fast_path = putter.put_fast_path
             self.offsets, self.arrivals, self.poison_wake_ups = offsets, arrivals, commit_log.poison_wake_ups
             self._service, self._preparing, self._pulls = flushing, preparing, pulls
@@ -488,22 +488,12 @@ class MessageStore(native.OrdinaryPut):
         parts = self._log, self._dispatcher, self._table, self._maintenance
         return live_statistics(self.disk, self.path, *parts, self.clock, *self._delay_service.states())
 
-    def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
-        """Run one round of retention now and return what it removed.
-
-        It removes the oldest full segments, `clean_batch_count` at most, that were last written to `retention_hours`
-        ago or longer (None: the setting of that name), that exceed `retention_bytes`, or that the settings give up for
-        lack of disk space; then their queue files, index files and seals. It keeps the last segment, and those that an
-        iterator or an open view of this process has to read. `get` answers OFFSET_TOO_SMALL for removed messages.
-
-        Raises DiskError if a file cannot be removed: files removed before stay removed, and the next round continues.
-        Raises UsageError, StorePoisonedError, StoreClosedError, ForkedStoreError.
-        """
+    @documented_by(StoreMaintenance.clean_up_now)
+    def clean_up(
+        self, retention_hours: int | None = None, *, consumed_by_all: bool = False, dry_run: bool = False
+    ) -> CleanUpReport:
         self.check_usable()
-        hours = self.settings.retention_hours
-        if retention_hours is not None:
-            hours = check_whole("retention_hours", retention_hours)
-        return self._maintenance.clean_up(hours, is_asked_for=True)
+        return self._maintenance.clean_up_now(retention_hours, consumed_by_all=consumed_by_all, dry_run=dry_run)
 
     # -- life
 

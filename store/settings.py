@@ -217,6 +217,10 @@ class StoreSettings:
     retention_bytes: int | None = None
     """How many bytes of the log are kept: the oldest full segments go, at any hour and whatever their age, as long as
     at least so many bytes remain behind them. It works with `retention_hours` and without. None: no such limit."""
+    retention: str | None = None
+    """"consumed": the oldest full segments go, at any hour, once every consumer group has consumed their messages and
+    all their delayed messages are delivered; see "Deleting what was consumed" in docs/operations.md. It works with the
+    two settings before and without. None: what was consumed stays."""
     delete_when: str = "04"
     """The hours of local time at which such segments go, separated by ";" (`deleteWhen`)."""
     disk_max_used_percent: int = 75
@@ -256,6 +260,8 @@ class StoreSettings:
             raise InvalidSettingsError(f"segment_size={self.segment_size}: expected a multiple of {PAGE_SIZE}")
         if not isinstance(self.flush_mode, FlushMode):
             raise InvalidSettingsError(f"flush_mode={self.flush_mode!r}: expected FlushMode.ASYNC or FlushMode.SYNC")
+        if self.retention not in (None, "consumed"):
+            raise InvalidSettingsError(f"retention={self.retention!r}: expected 'consumed', or None")
         check_folders(self, "commit_log_folders", "commit_log_read_only_folders")
         check_texts("unkept_promises", self.unkept_promises)
         check_host("store_host", self.store_host)

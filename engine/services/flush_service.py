@@ -116,7 +116,7 @@ class FlushService:
         self._index_rule = FlushRule(index_interval_s, 0, index_interval_s)
         self._retention_hours, self._clean_interval_s = settings.retention_hours, settings.clean_interval_ms / 1000
         self._clean_due_s = math.inf
-        if self._retention_hours is not None or settings.retention_bytes is not None:
+        if (self._retention_hours, settings.retention_bytes, settings.retention) != (None, None, None):
             self._clean_due_s = clock.monotonic_s() + max(FIRST_CLEAN_UP_S, self._clean_interval_s)
         self._listeners: list[Callable[[], object]] = []
         self._work = WakeUp()

@@ -28,13 +28,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from ...index.key.key_index import KeyIndex
 from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk, DiskSpace
-from ...store.errors import DiskFullError
+from ...store.errors import DiskFullError, StoreClosedError
 from ...store.log.commit_log import CommitLog
+from ...store.queue_offsets import QueueKey
 from ...store.seal.seal import drop_seals_below
 from ...store.segments.segment import Segment
 from ...store.segments.segment_pins import SegmentPins
@@ -70,7 +72,8 @@ class RetentionRule:
     one with the lowest usage counts, unless usage is higher on the disk of the queues. With `clean_forcibly=False`, the
     first two rows delete only old segments. Without `retention_hours` nothing is deleted by this rule.
 
-    Apart from this rule, `retention_bytes` deletes the oldest segments while at least so many bytes remain behind them.
+    Apart from this rule, `retention_bytes` deletes the oldest segments while at least so many bytes remain behind them,
+    and `retention="consumed"` those that Consumption finds nothing unread in.
 
     The caller passes the time and the disk space. The rule remembers whether the disk was full.
     """
@@ -103,9 +106,30 @@ class RetentionRule:
 log = logging.getLogger("flightlog.retention")
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Messages that keep a segment from retention by consumption."""
+
+    topic: str
+    group: str | None
+    """The consumer group that has yet to consume them; None: no group has begun in the topic, or they wait for their
+    delivery."""
+    count: int
+    """How many of the topic are not behind the segment's end, at most."""
+
+
+class Consumption(Protocol):
+    """Knows what was consumed: of consumer groups, the engine knows their offsets alone."""
+
+    def unread_below(self, end: int, entries_below: Callable[[QueueKey, int, int], int]) -> list[Unread]:
+        """What is yet to be read or delivered of the log below this physical offset. `entries_below` is that of the
+        dispatcher. What it answers from is in the log when it returns. Raises StoreClosedError, DiskError."""
+        ...
+
+
 @dataclass(slots=True)
 class CleanUpReport:
-    """What one round removed."""
+    """What one round removed; with `dry_run` what it would have removed of the segments."""
 
     segments: list[Path] = field(default_factory=list)
     queue_files: list[Path] = field(default_factory=list)
@@ -113,6 +137,8 @@ class CleanUpReport:
     seals: list[Path] = field(default_factory=list)
     held: Path | None = None
     """The oldest segment that was due and was kept, because a reader of this process has pinned it."""
+    unread: tuple[Unread, ...] = ()
+    """What kept the oldest segment that stays from going as consumed; empty if that was not asked for."""
     min_physical_offset: int = 0
     """Where the log starts now."""
     used_ratio: int | None = None
@@ -143,6 +169,10 @@ class Retention:
         self._trimmed_below = 0
         self._noted_pin: Path | None = None
         self._offsets: OffsetTable | None = None
+        self.consumption: Consumption | None = None
+        """Set once, when the consumer groups of the store are there; before, nothing counts as consumed."""
+        self._noted_unread = -1
+        """The base of the last segment that was logged as unread."""
 
     @property
     def is_disk_full(self) -> bool:
@@ -182,7 +212,9 @@ class Retention:
             )
             raise DiskFullError(self._log.reader.folder, 0, detail)
 
-    def round(self, hours: int | None, *, is_asked_for: bool) -> CleanUpReport:
+    def round(
+        self, hours: int | None, *, is_asked_for: bool, consumed_by_all: bool = False, dry_run: bool = False
+    ) -> CleanUpReport:
         """Run one round. With `is_asked_for`, old segments are deleted at any hour, not only in those of `delete_when`.
         Raises DiskError; what was deleted before it stays deleted, and the next round continues."""
         report = CleanUpReport()
@@ -193,10 +225,13 @@ class Retention:
             report.used_ratio, at_once = self._rule.used_ratio, due.at_once
             if not (is_asked_for or due.by_age):
                 hours = None
-        if hours is not None or self._settings.retention_bytes is not None:
-            self._remove_segments(hours, at_once, report)
-        self._trim(report)
+        by_consumption = consumed_by_all or self._settings.retention is not None
+        if hours is not None or self._settings.retention_bytes is not None or by_consumption:
+            self._remove_segments(hours, at_once, by_consumption, dry_run, report)
         report.min_physical_offset = self._log.reader.min_offset
+        if dry_run:
+            return report
+        self._trim(report)
         if report.segments or report.queue_files or report.index_files:
             log.info(
                 "%s: the log begins at %d; removed %d segments, %d queue files, %d index files",
@@ -206,7 +241,9 @@ class Retention:
             )
         return report
 
-    def _remove_segments(self, hours: int | None, at_once: bool, report: CleanUpReport) -> None:
+    def _remove_segments(
+        self, hours: int | None, at_once: bool, by_consumption: bool, dry_run: bool, report: CleanUpReport
+    ) -> None:
         lowest, now_ms = self._pins.lowest(), self._clock.now_ms()
         # Segments that are not flushed and dispatched, to queues and index, are not deleted.
         done = min(self._log.flushed, self._dispatcher.position)
@@ -215,8 +252,15 @@ class Retention:
         for segment in self._log.reader.segments[:-1][: self._settings.clean_batch_count]:
             if segment.end > done:
                 return
-            if not (at_once or self._is_surplus(segment) or self._is_old(segment, hours, now_ms)):
+            is_due = at_once or self._is_surplus(segment) or self._is_old(segment, hours, now_ms)
+            if not is_due and not (by_consumption and self._is_consumed(segment, done, report)):
                 return
+            if dry_run:
+                if lowest is not None and lowest < segment.end:
+                    report.held = segment.path
+                    return
+                report.segments.append(segment.path)
+                continue
             self._pins.due_below = segment.end
             if lowest is not None and lowest < segment.end:
                 report.held = segment.path
@@ -226,7 +270,8 @@ class Retention:
                     log.warning(text, segment.path, extra=extra)
                 self._noted_pin = segment.path
                 return
-            self._warn_of_lag(segment)
+            if is_due:
+                self._warn_of_lag(segment)
             try:
                 self._flush_queues_to(segment.end)
                 write_log_start(self._disk, self._path, segment.end)
@@ -240,6 +285,29 @@ class Retention:
                 self._disk.sync_folder(report.segments[-1].parent)
             self._log.remove_oldest(segment)
             report.segments.append(segment.path)
+
+    def _is_consumed(self, segment: Segment, done: int, report: CleanUpReport) -> bool:
+        """Whether nothing of it is to be read any more. If it is not while a later full segment waits behind it, log
+        for whom, once a segment."""
+        if self.consumption is None:
+            return False
+        try:
+            found = self.consumption.unread_below(segment.end, self._dispatcher.entries_below)
+        except StoreClosedError:
+            return False
+        report.unread = tuple(found)
+        if not found:
+            self._log.flush()  # what was put in place of consumed messages: retries, dead letters, deliveries
+            return True
+        if segment.base != self._noted_unread and segment.end + self._log.segment_size <= done:
+            self._noted_unread = segment.base
+            for each in found:
+                extra = {"path": str(self._path), "physical_offset": segment.base, "topic": each.topic}
+                waits = f"group {each.group} has yet to consume" if each.group else "no group consumes"
+                text = "%s stays, and so do all behind it: %s %d messages of topic %s up to its end"
+                extra |= {"group": each.group or "", "unread": str(each.count)}
+                log.warning(text, segment.path, waits, each.count, each.topic, extra=extra)
+        return False
 
     def _warn_of_lag(self, segment: Segment) -> None:
         """Log which groups have yet to consume messages of a segment that is to go."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ...index.key.key_index import KeyIndex
 from ...index.queue.queue_unit import UNIT_SIZE
+from ...store.arguments import check_flag, check_whole
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
 from ...store.errors import (
@@ -68,7 +69,7 @@ class StoreMaintenance:
         topics: TopicTable,
         session: WriterSession,
     ) -> None:
-        self._disk, self._path, self._clock = disk, path, clock
+        self._disk, self._path, self._clock, self._settings = disk, path, clock, settings
         self._log, self._dispatcher, self._topics = commit_log, dispatcher, topics
         self._session, self._progress = session, session.progress
         self._queues_flushed = dispatcher.position
@@ -239,7 +240,14 @@ class StoreMaintenance:
         self._progress.publish(INDEX_FLUSHED, self._index_flushed)
         self._progress.sync()
 
-    def clean_up(self, hours: int | None = None, *, is_asked_for: bool = False) -> CleanUpReport:
+    def clean_up(
+        self,
+        hours: int | None = None,
+        *,
+        is_asked_for: bool = False,
+        consumed_by_all: bool = False,
+        dry_run: bool = False,
+    ) -> CleanUpReport:
         """One round of retention, see Retention.round. Raises StoreClosedError after `end`."""
         with self._one_at_a_time:  # no other thread may be sealing what is removed
             if self.is_over or self._was_ended:
@@ -247,10 +255,35 @@ class StoreMaintenance:
             if self._log.poison is not None:
                 raise StorePoisonedError(self._path, self._log.poison)
             try:
-                return self.retention.round(hours, is_asked_for=is_asked_for)
+                return self.retention.round(
+                    hours, is_asked_for=is_asked_for, consumed_by_all=consumed_by_all, dry_run=dry_run
+                )
             except SyncFailedError as e:
                 self.poison(e)
                 raise
+
+    def clean_up_now(
+        self, retention_hours: int | None, *, consumed_by_all: bool = False, dry_run: bool = False
+    ) -> CleanUpReport:
+        """Run one round of retention now and return what it removed.
+
+        It removes the oldest full segments, `clean_batch_count` at most, that were last written to `retention_hours`
+        ago or longer (None: the setting of that name), that exceed `retention_bytes`, or that the settings give up for
+        lack of disk space; with `consumed_by_all` (and with the setting `retention="consumed"`) also those that every
+        consumer group has consumed and whose delayed messages are delivered: `unread` of the report names what is
+        not. Then their queue files, index files and seals go. It keeps the last segment, and those that an iterator or
+        an open view of this process has to read. `get` answers OFFSET_TOO_SMALL for removed messages. With `dry_run`
+        nothing is removed, and the report has the segments that would be.
+
+        Raises DiskError if a file cannot be removed: files removed before stay removed, and the next round continues.
+        Raises InvalidArgumentError, StorePoisonedError, StoreClosedError, ForkedStoreError.
+        """
+        check_flag("consumed_by_all", consumed_by_all)
+        check_flag("dry_run", dry_run)
+        hours = self._settings.retention_hours
+        if retention_hours is not None:
+            hours = check_whole("retention_hours", retention_hours)
+        return self.clean_up(hours, is_asked_for=True, consumed_by_all=consumed_by_all, dry_run=dry_run)
 
     def _seal_full_segments(self) -> None:
         for segment in self._log.reader.segments:

@@ -173,6 +173,8 @@ PUTS: list[Row] = [
     *each("T", "before_commit", "a function", lambda s: s.append_atomically([], before_commit=5)),
     *each("T", "retention_hours", "0 or more", lambda s: s.clean_up("1"), lambda s: s.clean_up(True)),
     *each("V", "retention_hours=-1", "0 or more", lambda s: s.clean_up(-1)),
+    *each("T", "consumed_by_all", "True or False", lambda s: s.clean_up(consumed_by_all=1)),
+    *each("T", "dry_run", "True or False", lambda s: s.clean_up(dry_run="yes")),
     *each("V", "queue_count=0", "from 1 to", lambda s: s.create_topic("new", 0)),
     *each("T", "queue_count", "from 1 to", lambda s: s.create_topic("new", "4"), lambda s: s.create_topic("new", 1.5)),
     *each("V", "perm=9", "a sum of", lambda s: s.create_topic("new", perm=9), lambda s: s.update_topic("t", perm=9)),

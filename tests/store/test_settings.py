@@ -40,6 +40,7 @@ NONSENSE: dict[str, tuple[Any, ...]] = {
         *("10.0.0.1:10911", None, ("10.0.0.1", "10911"), ("10.0.0.1", True), ("10.0.0.1", 1.0), (None, 1), 0),
         *(("10.0.0.256", 1), ("::1%lo", "x"), [], ("", 10911)),
     ),
+    "retention": ("", "Consumed", "consumed ", b"consumed", True),
     "delete_when": ("", ";", "24", "4,5", "-1", "4.5", "004", "٤", "noon", "4 "),
     "delay_levels": ("", " ", "1s 5x", "s", "10", "1s -5s", "1.5s", "1S", "1s,5s", "١s", "9999999999s", "1s\0"),
 }
@@ -189,7 +190,7 @@ OURS_ALONE = frozenset(
     {
         *("allocate_step_size", "prepare_ahead_size", "index_flush_interval_ms", "accept_future_store_time"),
         *("check_blocks", "deliver_delayed", "max_auto_queue_count", "put_adds_queues", "unkept_promises"),
-        *("rebalance_interval_ms", "retention_bytes"),
+        *("rebalance_interval_ms", "retention", "retention_bytes"),
     }
 )
 """Settings that RocketMQ has none for."""

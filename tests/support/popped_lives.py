@@ -50,22 +50,25 @@ class PoppedLives:
     root: Path
     seed: int
     fates: dict[int, Fate] = field(default_factory=dict)
+    settings: StoreSettings = field(default_factory=lambda: StoreSettings.small(flush_mode=FlushMode.SYNC))
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
         self.disk = PowerDisk(self.root)
-        settings = StoreSettings.small(flush_mode=FlushMode.SYNC)
-        self.popped = PoppedStore(self.root, settings=settings, disk=self.disk)
+        self.popped = PoppedStore(self.root, settings=self.settings, disk=self.disk)
         self.popped.store.create_topic("orders", QUEUES)
 
     def live(self, steps: int) -> None:
+        self.act(steps)
+        self.settle()
+
+    def act(self, steps: int) -> None:
         actions = (
             *(self.put, self.receive, self.receive, self.ack, self.ack, self.change, self.pass_time, self.pass_time),
             *(self.close, self.kill, self.cut, self.crash),
         )
         for _ in range(steps):
             self.dice.choice(actions)()
-        self.settle()
 
     # -- what is done
 
