@@ -12,6 +12,7 @@ of a pop has a property of ours, NEXT_OFFSET: see recovery.py.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -47,7 +48,7 @@ class CheckPointKey(NamedTuple):
         return "@".join(map(str, words))
 
 
-@dataclass
+@dataclass(slots=True)
 class CheckPoint:
     """Messages of one queue that were popped together."""
 
@@ -145,7 +146,7 @@ def read_check_point(body: bytes) -> CheckPoint:
         _whole(found, "q"),
         start,
         _whole(found, "pt"),
-        str(found.get("bn") or ""),
+        sys.intern(str(found.get("bn") or "")),
     )
     bits = _whole(found, "bm")
     offsets = tuple(start + diff for diff in diffs[:count])
@@ -189,4 +190,4 @@ def _text(found: dict[str, Any], name: str) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name}: {value!r}")
-    return value
+    return sys.intern(value)  # few texts, in each of a million check points that expire together
