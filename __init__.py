@@ -30,6 +30,7 @@ from .consume.group.initial_offset import StartFrom
 from .consume.group.retry_policy import CustomizedRetryPolicy, ExponentialRetryPolicy
 from .consume.pop.pop_errors import ExpiredHandleError
 from .consume.pop.popped import PopHandle, PoppedMessage
+from .consume.retry.redrive import RedriveResult
 from .consume.store import Store
 from .consume.store import open_store as open
 from .consume.stores import Stores
@@ -197,6 +198,7 @@ __all__ = [
     "ReadOnlyStore",
     "ReceivedMessage",
     "RecordTooLargeError",
+    "RedriveResult",
     "RocksDbConfigError",
     "RocksDbQueuesError",
     "SegmentGoneError",

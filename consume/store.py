@@ -59,6 +59,7 @@ from .pop.pop_service import PopService
 from .pop.popped import PopHandle, PoppedMessage
 from .pop.recovery import recover_offsets
 from .readers import STORE_NAME, Readers
+from .retry.redrive import Redrive, RedriveResult, Where
 from .retry.starts import Starts
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Store(native.OrdinaryPut):
         store.retention.consumption = StoreConsumption(store)
         self._pop = PopService(store, self._group_table, owners, STORE_NAME)
         self._readers = Readers(store, self._group_table, self._starts, owners, self._pop.no_pop)
+        self._redrive = Redrive(store)
         atexit.register(self._at_exit)  # after that of the store: so it comes first
 
     @classmethod
@@ -469,6 +471,12 @@ class Store(native.OrdinaryPut):
     @documented_by(GroupAdmin.dead_letters)
     def dead_letters(self, group: str | int) -> Iterator[StoredMessage]:
         return self._admin().dead_letters(group)
+
+    @documented_by(Redrive.redrive)
+    def redrive(
+        self, group: str | int, *, to: str | None = None, where: Where | None = None, dry_run: bool = False
+    ) -> RedriveResult:
+        return self._redrive.redrive(group, to=to, where=where, dry_run=dry_run)
 
     @documented_by(GroupAdmin.groups)
     def groups(self, *, include_system: bool = False) -> dict[str, GroupState]:

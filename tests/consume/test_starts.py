@@ -330,15 +330,25 @@ def test_a_disk_that_takes_no_note_stops_no_delivery(opened: Opened, caplog: pyt
     disk.heal()
 
 
-def run(path: Path, count: int, mode: str) -> int:
+def run(path: Path, count: int, mode: str, *, threads: int = 3, timeout_s: float = 0) -> int:
     """Lives until all is done."""
-    for life in range(1, 40):
-        command = [sys.executable, "-P", killed_by_message.__file__, str(path), str(count), "3", mode]
-        ended = subprocess.run(command, timeout=240, check=False).returncode
+    for life in range(1, 60):
+        command = [sys.executable, "-P", killed_by_message.__file__, *(str(path), str(count), str(threads), mode)]
+        ended = subprocess.run([*command, str(timeout_s)], timeout=600, check=False).returncode
         if ended != -signal.SIGKILL:
             assert ended == 0
             return life
     raise AssertionError("it does not end")
+
+
+def check_outcome(path: Path, count: int) -> None:
+    """Each message that cannot be done is a dead letter after its last attempt, and all others were done."""
+    with flightlog.open(path, killed_by_message.SETTINGS) as store:
+        letters = {(letter.body, letter.reconsume_times) for letter in store.dead_letters("g")}
+    done = set(path.with_suffix(".done").read_bytes().split(b"\n")) - {b""}
+    bad = {killed_by_message.body_of(number) for number in killed_by_message.KINDS if number < count}
+    assert letters == {(body, 3) for body in bad}
+    assert done == {killed_by_message.body_of(number) for number in range(count)} - bad
 
 
 @pytest.mark.parametrize("mode", ["ordered", pytest.param("any", marks=pytest.mark.ci)])
@@ -347,11 +357,19 @@ def test_messages_that_raise_and_kill_let_all_others_through(
 ) -> None:
     path, count = tmp_path / "store", 5_000
     lives = run(path, count, mode)
-    with flightlog.open(path, killed_by_message.SETTINGS) as store:
-        letters = sorted((letter.body, letter.reconsume_times) for letter in store.dead_letters("g"))
-    done = set((tmp_path / "store.done").read_bytes().split(b"\n")) - {b""}
-    bad = {b"kills 1234", b"raises 1235", b"kills 2222", b"raises 4000"}
-    assert set(letters) == {(body, 3) for body in bad}, "each after its last attempt"
-    assert done == {killed_by_message.body_of(number) for number in range(count)} - bad
+    check_outcome(path, count)
     assert lives <= 1 + 2 * 2 * 3 + 4
+    assert_clean(path)
+
+
+@pytest.mark.full
+def test_messages_that_raise_hang_and_kill_let_100_000_others_through(
+    tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    path, count = tmp_path / "store", 100_000 + len(killed_by_message.KINDS)
+    run(path, count, "any", threads=8, timeout_s=10)
+    check_outcome(path, count)
+    with flightlog.open(path, killed_by_message.SETTINGS) as store:
+        letters = [letter.body for letter in store.dead_letters("g")]
+    assert len(letters) == len(set(letters)), "each is among them once"
     assert_clean(path)

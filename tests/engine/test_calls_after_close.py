@@ -108,6 +108,7 @@ CONSUMING_STORE: dict[str, Call] = {
     "group_settings": lambda o: o.on.group_settings("g"),
     "update_group": lambda o: o.on.update_group("g", is_ordered=True),
     "dead_letters": lambda o: o.on.dead_letters("g"),
+    "redrive": lambda o: o.on.redrive("g"),
     "be_read_by": lambda o: Stores({"a": o.on}),
     "a consumer's start": lambda o: Consumer(o.on, "t", "g", print).start(),
 }

@@ -1,7 +1,7 @@
 """A consumer whose listener kills its process at certain messages: `python killed_by_message.py STORE`.
 
 It puts what is missing, consumes, and ends once every message was done or is a dead letter. Bodies say what happens:
-`fine`, `raises`, `kills`, with a number. What is done is appended to `STORE.done`.
+`fine`, `raises`, `kills`, `hangs`, with a number. What is done is appended to `STORE.done`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import flightlog
 from flightlog import Message, ReceivedMessage, StoreSettings
 
 MAX_ATTEMPTS = 3
+KINDS = {1234: "kills", 1235: "raises", 2222: "kills", 4000: "raises", 30_000: "hangs", 70_000: "kills"}
 SETTINGS = StoreSettings.small(delay_levels=" ".join(["1s"] * 18))
 
 
-def main(path: Path, count: int, threads: int, is_ordered: bool) -> None:
+def main(path: Path, count: int, threads: int, is_ordered: bool, timeout_s: float | None) -> None:
     done = os.open(path.with_suffix(".done"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     seen = {line for line in path.with_suffix(".done").read_text().split("\n") if line}
     is_over, lock = threading.Event(), threading.Lock()
@@ -37,6 +38,9 @@ def main(path: Path, count: int, threads: int, is_ordered: bool) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             if kind == b"raises":
                 raise ValueError("not to my taste")
+            if kind == b"hangs":
+                is_over.wait()
+                return
             with lock:
                 seen.add(message.body.decode())
                 os.write(done, message.body + b"\n")
@@ -51,6 +55,7 @@ def main(path: Path, count: int, threads: int, is_ordered: bool) -> None:
             threads=threads,
             ordered=is_ordered,
             max_attempts=MAX_ATTEMPTS,
+            consume_timeout_s=timeout_s,
             on_dead_letter=on_dead_letter,
         ):
             check()
@@ -58,9 +63,8 @@ def main(path: Path, count: int, threads: int, is_ordered: bool) -> None:
 
 
 def body_of(number: int) -> bytes:
-    kind = {1234: "kills", 1235: "raises", 2222: "kills", 4000: "raises"}.get(number, "fine")
-    return f"{kind} {number}".encode()
+    return f"{KINDS.get(number, 'fine')} {number}".encode()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "ordered")
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "ordered", float(sys.argv[5]) or None)

@@ -1,4 +1,4 @@
-"""`flightlog groups`, `reset-offset` and `delete-group`: shown first, done only where that is asked for."""
+"""`flightlog groups`, `reset-offset`, `redrive`, `delete-group`: shown first, done only where that is asked for."""
 
 from __future__ import annotations
 
@@ -75,12 +75,32 @@ def test_a_group_is_deleted_when_asked(cli: Cli, path: Path) -> None:
     assert finished.code == 2 and "no consumer group 'billing'" in finished.err
 
 
+def test_dead_letters_are_redriven_when_asked(cli: Cli, path: Path) -> None:
+    with flightlog.open(path) as store:
+        store.create_topic("quarantine", 1)
+        for number in range(3):
+            properties = {"RETRY_TOPIC": "orders", "amount": str(100 * number)}
+            store.put(flightlog.Message("%DLQ%billing", b"", properties=properties))
+    finished = cli("redrive", path, "billing")
+    assert finished.code == 0 and "to be redriven: 3 dead letters. Redrive them with --apply" in finished.out
+    assert ["3", "orders"] in [line.split() for line in finished.out.splitlines()]
+    finished = cli("redrive", path, "billing", "--where", "amount > 100", "--to", "quarantine", "--apply")
+    assert finished.code == 0 and "redriven: 1 dead letter\n" in finished.out
+    assert "to be redriven: 2 dead letters." in cli("redrive", path, "billing").out
+    assert "redriven: 2 dead letters\n" in cli("redrive", path, "billing", "--apply").out
+    assert "redriven: 0 dead letters\n" in cli("redrive", path, "billing", "--apply").out
+    with flightlog.open_read_only(path) as view:
+        assert view.queue_bounds("quarantine", 0) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["reset-offset", "billing", "orders", "--to", "middle"], "first, last, a queue offset"),
         (["reset-offset", "billing", "orders", "--to", "2024-05-01T12:00:00"], "with a time zone"),
         (["reset-offset", "billing", "ordres", "--to", "first"], "ordres"),
+        (["redrive", "billing", "--where", "amount LIKE 'a'"], "RocketMQ's filters have no LIKE"),
+        (["redrive", "billing", "--to", "%DLQ%billing"], "another topic"),
         (["delete-group", "nobody"], "no consumer group 'nobody'"),
     ],
 )
