@@ -42,6 +42,7 @@ FACE = {
     "QueueHandle",
     "ReadOnlyStore",
     "ReceivedMessage",
+    "RedriveResult",
     "SendFailure",
     "SendResult",
     "SqlFilter",
