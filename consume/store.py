@@ -553,7 +553,7 @@ class Store(native.OrdinaryPut):
                 self._readers.end()
             finally:
                 try:
-                    self._starts.close()
+                    self._starts.close(is_saved=self._store.poison is None)
                 finally:
                     self._store.close()
 

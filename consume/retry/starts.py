@@ -83,6 +83,8 @@ class Starts:
         """Those among them whose older copies are passed over."""
         self._file: DiskFile | None = None
         self._is_closed = self._has_failed = False
+        self._is_after_death = False
+        """Whether a process before this one left anything: messages may have copies that nothing was noted of."""
 
     @classmethod
     def loaded(cls, disk: Disk, root: Path) -> Self:
@@ -101,6 +103,7 @@ class Starts:
         finally:
             file.close()
         self._count = len(data) // SLOT_SIZE
+        self._is_after_death = self._count > 0
         for number in range(self._count):
             raw = data[number * SLOT_SIZE : (number + 1) * SLOT_SIZE]
             key, attempt, first, end, suspect, crc = SLOT.unpack(raw)
@@ -139,7 +142,7 @@ class Starts:
                     oldest = self._sent.popleft()
                     self._slots[key] = self._slots.pop(oldest)
                     self._over.pop(oldest, None)
-            if has_died:
+            if has_died or self._is_after_death:
                 self._over[key] = sent
         self._write(key, EMPTY._replace(attempt=sent.attempt, suspect=sent.physical_offset), sync=has_died)
 
@@ -201,13 +204,14 @@ class Starts:
             log.warning(text, self._path, error, extra={"path": str(self._path)})
         self._has_failed = True
 
-    def close(self) -> None:
+    def close(self, *, is_saved: bool = True) -> None:
+        """`is_saved`: the offsets of groups are on the disk, or will be: what was sent back has no copies to come."""
         with self._lock:
             self._is_closed = True
             if self._file is None:
                 return
             try:
-                if not self._left:  # all is saved elsewhere
+                if is_saved and not self._left:
                     self._file.resize(0)
             except DiskError as e:
                 log.warning("%s: not emptied: %s", self._path, e, extra={"path": str(self._path)})

@@ -118,6 +118,11 @@ def group_offsets(store: Store) -> OffsetTable:
     return engine(store).offsets
 
 
+def groups_without_thread(store: Store) -> None:
+    """Rebalancing and saves come from the calls of members alone: a thread would outlive the death of a disk."""
+    store._readers.own()._service.start = lambda: None  # type: ignore[method-assign]
+
+
 # -- what services do, step by step
 
 
