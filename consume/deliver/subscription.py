@@ -241,10 +241,11 @@ class Subscription(AsyncSubscription):
     def _send_back(self, message: ReceivedMessage) -> bool:
         """False: the store refused it."""
         assert self._failures is not None
-        sent = self._failures.send_back(message)
-        if sent is None:
-            return False
-        self._suspects.note_sent(message, sent.physical_offset)
+        if not self._suspects.is_sent(message):
+            sent = self._failures.send_back(message)
+            if sent is None:
+                return False
+            self._suspects.note_sent(message, sent.physical_offset)
         self._settle(message.queue, message.place[0], (message.queue_offset,))
         return True
 

@@ -155,12 +155,19 @@ class Suspects:
 
     def is_over(self, message: ReceivedMessage) -> bool:
         """Whether this is an older copy of a message that was sent back before the process died."""
+        return self._is_sent(message, message.attempt + 1)
+
+    def is_sent(self, message: ReceivedMessage) -> bool:
+        """Whether a copy of this message, which is out, was sent back after this attempt or a later one."""
+        return self._is_sent(message, message.attempt)
+
+    def _is_sent(self, message: ReceivedMessage, attempt: int) -> bool:
         store = self._stores().get(message.queue.broker_name)
         if store is None or not store.starts.knows_copies:
             return False
         origin = origin_id(message.message)
         sent = store.starts.sent(self._group, origin)
-        if sent is None or message.attempt >= sent.attempt:
+        if sent is None or attempt > sent.attempt:
             return False
         kept = store.store.message_at(sent.physical_offset)
         return kept is not None and kept.reconsume_times == sent.attempt and origin_id(kept) == origin
