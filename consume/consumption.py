@@ -7,6 +7,7 @@
     SCHEDULE_TOPIC_XXXX            the first message that is not delivered
     rmq_sys_wheel_timer            all, in segments with a timer that is not due and delivered
     rmq_sys_REVIVE_LOG_...         the first check point that is not worked off
+    rmq_sys_FLIGHTLOG_ORDER_INFO   the offset of its group: what consumerOrderInfo.json does not include
     the half and the op topic      the offset of CID_RMQ_SYS_TRANS, which rounds of checks move: as of any topic
 
 So dead letters, and what nobody answered for (TRANS_CHECK_MAX_TIME_TOPIC), keep their segments until a group consumes

@@ -159,6 +159,9 @@ class GroupAdmin:
             for coordinator, consumed in self._readers.items():
                 if coordinator.is_balancing(group):
                     coordinator.reset_offsets(consumed, group, topic, offsets)
+                    for queue_id in offsets:
+                        with self._pop.moving(group, (topic, queue_id)):
+                            pass  # it goes on there: nothing that was popped in order counts any more
                     break
             else:
                 for queue_id, queue_offset in offsets.items():
@@ -167,7 +170,7 @@ class GroupAdmin:
         self._store.offsets.save()
 
     def _set_one(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        with self._pop.no_pop(group, (topic, queue_id)):  # it would set where it goes on
+        with self._pop.moving(group, (topic, queue_id)):  # it would set where it goes on
             self._store.offsets.set(group, topic, queue_id, queue_offset)
 
     def commit_offset(self, group: str | int, topic: str, queue_id: int, queue_offset: int) -> None:
@@ -222,6 +225,7 @@ class GroupAdmin:
                 raise GroupNotFoundError(self._store.path, group)
             for topic in topics if with_topics else ():
                 self._delete_topic(topic)
+            self._pop.forget(group=group)
             self._store.offsets.forget_group(group)
             self._starts.forget_sent(group)
             self._store.offsets.save()

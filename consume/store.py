@@ -57,7 +57,6 @@ from .pop.check_point import MAX_COUNT as MAX_POP_COUNT
 from .pop.pop_request import DEFAULT_INVISIBLE_MS
 from .pop.pop_service import PopService
 from .pop.popped import PopHandle, PoppedMessage
-from .pop.recovery import recover_offsets
 from .readers import STORE_NAME, Readers
 from .retry.redrive import Redrive, RedriveResult, Where
 from .retry.starts import Starts
@@ -81,18 +80,18 @@ class Store(native.OrdinaryPut):
         self._at_exit = close_at_exit(self)
         self._store = self.message_store = store
         self._group_table = GroupTable(store.disk, store.path, store.clock)
+        owners: dict[str, Owner] = {}
         with ExitStack() as undo:
             undo.callback(store.close)
             self._group_table.load()
-            recover_offsets(store)
+            self._pop = PopService(store, self._group_table, owners, STORE_NAME)
+            self._pop.recover()
             self._starts = Starts.loaded(store.disk, store.path)
             undo.pop_all()
         self._put_fast_path = store.put_fast_path  # of `put`, without a frame of Python
         self._put_slow = store.put_slow  # type: ignore[method-assign]
         self.path, self.settings, self.recovery_report = store.path, store.settings, store.recovery_report
-        owners: dict[str, Owner] = {}
         store.retention.consumption = StoreConsumption(store)
-        self._pop = PopService(store, self._group_table, owners, STORE_NAME)
         self._readers = Readers(store, self._group_table, self._starts, owners, self._pop.no_pop)
         self._redrive = Redrive(store)
         atexit.register(self._at_exit)  # after that of the store: so it comes first
@@ -345,6 +344,7 @@ class Store(native.OrdinaryPut):
     def delete_topic(self, name: str) -> None:
         self._store.delete_topic(name)
         self._readers.forget_topic(name)
+        self._pop.forget(topic=name)
 
     # -- consumer groups
 
@@ -400,15 +400,15 @@ class Store(native.OrdinaryPut):
         filter: SqlFilter | None = None,
         start: StartFrom | int | datetime = StartFrom.FIRST,
         max_attempts: int | None = None,
+        attempt_id: str | None = None,
     ) -> list[PoppedMessage]:
         return self._pop.receive(
-            *(group, topic, max_count),
-            invisible_ms=invisible_ms,
-            wait_s=wait_s,
+            *(group, topic, max_count, invisible_ms, wait_s),
             tags=tags,
             filter=filter,
             start=start,
             max_attempts=max_attempts,
+            attempt_id=attempt_id,
         )
 
     @documented_by(PopService.ack)

@@ -29,7 +29,7 @@ class GroupSettings:
     is_broadcast_enabled: bool = True
     """`consumeBroadcastEnable`: whether members may subscribe with a `broadcast_folder`."""
     is_ordered: bool = False
-    """`consumeMessageOrderly`."""
+    """`consumeMessageOrderly`: whether `receive` pops in order."""
     retry_queue_count: int = 1
     """`retryQueueNums`: queues of the group's retry topic."""
     retry_max_times: int = RETRY_MAX_TIMES

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from ...store.format import property_names as props
 from ...store.message import Message
+from .json_words import json_object, json_text, json_whole
 from .pop_topics import REVIVE_TOPIC
 
 CHECK_POINT_TAG: Final = "ck"
@@ -134,60 +135,39 @@ def _record(body: dict[str, Any], tag: str, uniq_key: str, revive_queue_id: int,
 
 def read_check_point(body: bytes) -> CheckPoint:
     """Raises ValueError for what is no check point."""
-    found = _json(body)
-    start = _whole(found, "so")
-    count = _whole(found, "n")
+    found = json_object(json.loads(body))
+    start = json_whole(found, "so")
+    count = json_whole(found, "n")
     diffs = found.get("d") or range(count)  # RocketMQ before 4.9 wrote none: the messages follow each other
     if len(diffs) < count or not all(isinstance(diff, int) for diff in diffs):
         raise ValueError(f"{count} messages at the offsets {diffs!r}")
     key = CheckPointKey(
-        _text(found, "t"),
-        _text(found, "c" if "c" in found else "CId"),
-        _whole(found, "q"),
+        json_text(found, "t"),
+        json_text(found, "c" if "c" in found else "CId"),
+        json_whole(found, "q"),
         start,
-        _whole(found, "pt"),
+        json_whole(found, "pt"),
         sys.intern(str(found.get("bn") or "")),
     )
-    bits = _whole(found, "bm")
+    bits = json_whole(found, "bm")
     offsets = tuple(start + diff for diff in diffs[:count])
     acked = {offset for number, offset in enumerate(offsets) if bits >> number & 1}
     put_count = found.get("rp")
-    return CheckPoint(key, _whole(found, "it"), offsets, int(put_count) if put_count else 0, acked=acked)
+    return CheckPoint(key, json_whole(found, "it"), offsets, int(put_count) if put_count else 0, acked=acked)
 
 
 def read_ack(body: bytes, own_name: str) -> Ack:
     """`own_name`: the broker name of an ack that says none. Raises ValueError for what is no ack."""
-    found = _json(body)
+    found = json_object(json.loads(body))
     key = CheckPointKey(
-        _text(found, "t"),
-        _text(found, "c"),
-        _whole(found, "q"),
-        _whole(found, "so"),
-        _whole(found, "pt"),
+        json_text(found, "t"),
+        json_text(found, "c"),
+        json_whole(found, "q"),
+        json_whole(found, "so"),
+        json_whole(found, "pt"),
         str(found.get("bn") or own_name),
     )
-    offsets = found.get("aol") or [_whole(found, "ao")]
+    offsets = found.get("aol") or [json_whole(found, "ao")]
     if not isinstance(offsets, list) or not all(isinstance(offset, int) for offset in offsets):
         raise ValueError(f"the offsets {offsets!r}")
     return Ack(key, offsets)
-
-
-def _json(body: bytes) -> dict[str, Any]:
-    found = json.loads(body)
-    if not isinstance(found, dict):
-        raise ValueError(f"a {type(found).__name__}")
-    return found
-
-
-def _whole(found: dict[str, Any], name: str) -> int:
-    value = found.get(name, 0)
-    if not isinstance(value, int):
-        raise ValueError(f"{name}: {value!r}")
-    return value
-
-
-def _text(found: dict[str, Any], name: str) -> str:
-    value = found.get(name)
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{name}: {value!r}")
-    return sys.intern(value)  # few texts, in each of a million check points that expire together

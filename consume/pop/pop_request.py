@@ -28,6 +28,8 @@ class PopRequest:
     wanted: Wanted
     start: StartFrom | int
     max_attempts: int
+    is_ordered: bool
+    attempt_id: str | None
 
 
 def checked_request(
@@ -38,7 +40,9 @@ def checked_request(
     wanted: Wanted,
     start: StartFrom | int | datetime,
     max_attempts: int,
+    attempt_id: str | None,
     *,
+    is_ordered: bool,
     longest_ms: int,
 ) -> PopRequest:
     """`longest_ms`: how far ahead a timer may be. Raises InvalidArgumentError."""
@@ -47,6 +51,13 @@ def checked_request(
     if topic.startswith(RETRY_TOPIC_PREFIX):
         raise InvalidArgumentError("topic", topic, "the topic itself: its messages that come again are received there")
     message_filter(wanted)
+    if attempt_id is not None:
+        if not isinstance(attempt_id, str) or not attempt_id:
+            raise WrongTypeError("attempt_id", attempt_id, "text, not empty, or None")
+        if not is_ordered:
+            raise InvalidArgumentError(
+                "attempt_id", attempt_id, f"None: group {group!r} is not ordered (update_group can make it so)"
+            )
     return PopRequest(
         group,
         topic,
@@ -55,6 +66,8 @@ def checked_request(
         wanted,
         check_start(start),
         check_whole("max_attempts", max_attempts, 1, (1 << 31) - 1),
+        is_ordered,
+        attempt_id,
     )
 
 

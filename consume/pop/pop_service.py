@@ -16,7 +16,7 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -38,20 +38,23 @@ from ...store.errors import (
     TopicPermissionError,
     UsageError,
 )
-from ...store.get_result import GetStatus
 from ...store.queue_offsets import QueueKey
-from ...store.results import PutResult, PutStatus
+from ...store.results import PutStatus
 from ...store.topic import Topic, TopicPermission
 from ..group.consumed_store import Owner
 from ..group.group_settings import GroupSettings
 from ..group.group_table import GroupTable
-from ..group.initial_offset import StartFrom, start_offset
+from ..group.initial_offset import StartFrom
 from ..retry.send_back import send_to_dead_letters
 from .check_point import Ack, CheckPoint, CheckPointKey, ack_message, check_point_message
+from .next_messages import next_messages
+from .order_table import OrderTable
+from .ordered_pop import OrderedPop
 from .pop_errors import ExpiredHandleError
 from .pop_request import PopRequest, checked_handle, checked_handles, checked_invisible_ms, checked_request
 from .pop_topics import REVIVE_QUEUE_COUNT, REVIVE_TOPIC, retry_topic
 from .popped import HandleWords, PopHandle, PoppedMessage, words_by_check_point, words_of
+from .recovery import recover_offsets
 from .revive import ReviveQueue
 
 log = logging.getLogger("flightlog.pop")
@@ -91,6 +94,8 @@ class PopService:
         self._places: dict[tuple[str, str, int], _Place] = {}
         self._begun: dict[_Place, int] = {}
         """Where the log ended when a check point that is being put was begun: the group does not go on yet."""
+        self._orders = OrderTable(store)
+        self._ordered = OrderedPop(store, self._orders, self._lock_of, self._check_not_subscribed, broker_name)
         self._starting, self._is_started = threading.Lock(), False
         self._is_idle = False
         """Whether the thread sleeps until something arrives in the revive topic."""
@@ -102,6 +107,11 @@ class PopService:
         wake_up = self._wake_up
         self._thread = ServiceThread("flightlog-revive", _serving(self, wake_up), wake_up.notify)
 
+    def recover(self) -> None:
+        """To be called once, when the store was opened. Raises as `read`, DiskError, ConfigFileError."""
+        recover_offsets(self._store)
+        self._orders.load()
+
     # -- receiving
 
     def receive(
@@ -109,13 +119,14 @@ class PopService:
         group: str | int,
         topic: str,
         max_count: int,
-        *,
         invisible_ms: int,
         wait_s: float,
+        *,
         tags: str,
         filter: SqlFilter | None,
         start: StartFrom | int | datetime,
         max_attempts: int | None,
+        attempt_id: str | None,
     ) -> list[PoppedMessage]:
         """Pop up to `max_count` messages (32 at most) of a topic for a group: no other receive of the group gets them
         for `invisible_ms` milliseconds. Any number of threads may receive, also from one queue.
@@ -131,6 +142,13 @@ class PopService:
         come again are looked for first, else last. The list is empty if there is no message; it may be shorter than
         `max_count` though there are more.
 
+        A group that is ordered (`update_group(group, is_ordered=True)`) receives the messages of each queue, and so of
+        each message group, in order. A queue is blocked while a message that was received from it is invisible and not
+        acknowledged. What is not acknowledged in time comes again where it is, at once after its time, as the first
+        message of its queue and alone; after its attempts it goes to the dead letters, and the queue goes on. If the
+        answer may have been lost, call again with the same `attempt_id`, any text that no other receive has: what the
+        call before received is returned again, with new handles, and counts as the same attempt.
+
         Durable on return as a put is: who has the messages until when, and where the group goes on.
 
         Raises TopicNotFoundError, TopicPermissionError, InconsistentGroupError if the group has subscriptions here,
@@ -142,7 +160,8 @@ class PopService:
         settings = self._groups.settings(check_group(group))
         attempts = settings.max_attempts if max_attempts is None else max_attempts
         request = checked_request(
-            *(group, topic, max_count, invisible_ms, tags_or_filter(tags, filter), start, attempts),
+            *(group, topic, max_count, invisible_ms, tags_or_filter(tags, filter), start, attempts, attempt_id),
+            is_ordered=settings.is_ordered,
             longest_ms=self._longest_ms,
         )
         check_seconds("wait_s", wait_s)
@@ -188,15 +207,18 @@ class PopService:
             while True:
                 if wait_s:
                     arrivals.expect(wake_up, set(self._queue_keys(request)))
+                    self._ordered.expect(wake_up, request.group)
                 popped = self._pop(request)
                 left_s = due_s - clock.monotonic_s()
                 if popped or left_s <= 0:
                     return popped
-                wake_up.wait(min(left_s, WAIT_TICK_S))
+                free_in_s = self._ordered.free_in_s(request.group, self._queue_keys(request), clock.now_ms())
+                wake_up.wait(min(left_s, WAIT_TICK_S, free_in_s))
                 self._store.check_usable()
         finally:
             if wait_s:
                 arrivals.forget(wake_up)
+                self._ordered.forget(wake_up)
 
     def _queue_keys(self, request: PopRequest) -> Iterator[QueueKey]:
         """All queues that the request reads."""
@@ -223,21 +245,23 @@ class PopService:
     def _pop(self, request: PopRequest) -> list[PoppedMessage]:
         spin, revive_queue_id = self._random.randrange(100), next(self._turn) % REVIVE_QUEUE_COUNT
         names = [request.topic, retry_topic(request.group, request.topic)]
-        if spin < RETRY_FIRST_PERCENT:
+        if spin < RETRY_FIRST_PERCENT and not request.is_ordered:
             names.reverse()
+        counts = {name: self._readable_count(name) for name in names}
+        queues = [(name, (spin + number) % count) for name, count in counts.items() for number in range(count)]
+        if request.attempt_id is not None:  # what the call before had comes before what is new
+            queues.sort(key=lambda queue: not self._ordered.was_popped_by(request, queue))
         now_ms = self._store.clock.now_ms()
         popped: list[PoppedMessage] = []
         failure: FlightlogError | None = None
-        for name in names:
-            count = self._readable_count(name)
-            for number in range(count):
-                room = request.max_count - len(popped)
-                if room <= 0:
-                    break
-                try:
-                    popped += self._pop_queue(request, (name, (spin + number) % count), room, revive_queue_id, now_ms)
-                except FlightlogError as e:  # the other queues are received from
-                    failure = failure or e
+        for queue in queues:
+            room = request.max_count - len(popped)
+            if room <= 0:
+                break
+            try:
+                popped += self._pop_queue(request, queue, room, revive_queue_id, now_ms)
+            except FlightlogError as e:  # the other queues are received from
+                failure = failure or e
         if failure is not None:
             if not popped:
                 raise failure
@@ -248,22 +272,14 @@ class PopService:
         self, request: PopRequest, queue: QueueKey, room: int, revive_queue_id: int, now_ms: int
     ) -> list[PoppedMessage]:
         group, offsets = request.group, self._store.offsets
+        if request.is_ordered or self._ordered.is_unfinished(group, queue):
+            return self._woken(self._ordered.pop(request, queue, room, now_ms))
         place = self._places.setdefault((group, *queue), _Place())
         with place.lock:
             self._check_not_subscribed(group)  # here, too: one that joined meanwhile has read the offset, or waits to
-            start = offsets.get(group, *queue)
-            if start is None:
-                bounds = self._store.queue_bounds(*queue)
-                start = start_offset(self._store, *queue, request.start, bounds)
-                offsets.set(group, *queue, start)
-                offsets.save()  # else, after a crash, it might begin at another place
-            found = self._store.get(*queue, start, room, tags=request.wanted)
-            while not found.messages:
-                if found.next_queue_offset == start or found.status is GetStatus.NO_MESSAGE_IN_QUEUE:
-                    return []
-                start = found.next_queue_offset  # passed over: of other tags, removed, or beyond the end
-                offsets.set(group, *queue, start)
-                found = self._store.get(*queue, start, room, tags=request.wanted)
+            start, found = next_messages(self._store, request, queue, room)
+            if not found.messages:
+                return []
             pop_time_ms = now_ms
             if start == place.last_start:  # popped again after a reset
                 pop_time_ms = max(now_ms, place.last_pop_time_ms + 1)
@@ -278,15 +294,21 @@ class PopService:
             place.last_start, place.last_pop_time_ms = start, pop_time_ms
             offsets.set(group, *queue, found.next_queue_offset)
             del self._begun[place]  # not where an interrupt came in between: the next life sets the offset
-        if self._is_idle:  # it is to write the offset
-            self._is_idle = False
-            self._wake_up.notify()
         words = HandleWords(key, request.invisible_ms, revive_queue_id)
         shared, expires_ms = str(words), words.expires_ms
-        return [
-            PoppedMessage(each, PopHandle(group, request.topic, f"{shared} {offset}"), expires_ms)
-            for each, offset in zip(found.messages, point.offsets, strict=True)
-        ]
+        return self._woken(
+            [
+                PoppedMessage(each, PopHandle(group, request.topic, f"{shared} {offset}"), expires_ms)
+                for each, offset in zip(found.messages, point.offsets, strict=True)
+            ]
+        )
+
+    def _woken(self, popped: list[PoppedMessage]) -> list[PoppedMessage]:
+        """The thread is to write the offset."""
+        if self._is_idle:
+            self._is_idle = False
+            self._wake_up.notify()
+        return popped
 
     def _without_dead(self, popped: list[PoppedMessage], request: PopRequest) -> list[PoppedMessage]:
         """What is to be delivered; the rest had its attempts, and goes to the dead letters."""
@@ -300,8 +322,23 @@ class PopService:
         return [each for each in popped if each.attempt <= request.max_attempts]
 
     def no_pop(self, group: str, queue: QueueKey) -> AbstractContextManager[object]:
-        """The group pops nothing from the queue during the block, so that its offset can be set."""
+        """The group pops nothing from the queue during the block."""
+        return self._lock_of(group, queue)
+
+    @contextmanager
+    def moving(self, group: str, queue: QueueKey) -> Iterator[None]:
+        """As `no_pop`, and the offset is set in the block: what was popped in order does not block the queue any more.
+        Raises as `put`."""
+        with self._lock_of(group, queue):
+            yield
+            self._ordered.clear(group, queue)
+
+    def _lock_of(self, group: str, queue: QueueKey) -> threading.Lock:
         return self._places.setdefault((group, *queue), _Place()).lock
+
+    def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
+        """Forget what was popped in order from this topic, or by this group, which is deleted. Raises DiskError."""
+        self._orders.forget(topic=topic, group=group)
 
     # -- acknowledging
 
@@ -316,17 +353,23 @@ class PopService:
         given = words_by_check_point(checked_handles(handles))
         self._start()
         now_ms = self._store.clock.now_ms()
+        statuses: list[PutStatus] = []
+        expired: list[PopHandle] = []
+        unordered = [(words, offsets) for words, offsets in given if not words.is_ordered]
+        if len(unordered) < len(given):
+            statuses, expired = self._ordered.ack([handle for handle in handles if words_of(handle)[0].is_ordered])
         results = self._store.putter.park_many(
             ack_message(Ack(words.key, tuple(dict.fromkeys(offsets))), words.expires_ms, words.revive_queue_id)
-            for words, offsets in given
+            for words, offsets in unordered
             if words.expires_ms > now_ms
         )
         now_ms = max(now_ms, self._store.clock.now_ms())
-        first_ms = min(words.expires_ms for words, _ in given)
-        if first_ms <= now_ms:
-            expired = [handle for handle in handles if words_of(handle)[0].expires_ms <= now_ms]
-            raise ExpiredHandleError(expired, first_ms, now_ms)
-        return _status_of(results)
+        late = {words for words, _ in unordered if words.expires_ms <= now_ms}
+        if late:
+            expired += [handle for handle in handles if words_of(handle)[0] in late]
+        if expired:
+            raise ExpiredHandleError(expired, min(now_ms, *(words.expires_ms for words, _ in given)), now_ms)
+        return _status_of([*statuses, *(result.status for result in results)])
 
     def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
         """Have a received message be delivered again `invisible_ms` milliseconds from now unless it is acknowledged: a
@@ -340,6 +383,8 @@ class PopService:
         old, offset = words_of(checked_handle(handle))
         invisible_ms = checked_invisible_ms(invisible_ms, self._longest_ms)
         self._start()
+        if old.is_ordered:
+            return self._ordered.change_invisible(handle, old, offset, invisible_ms)
         now_ms = self._store.clock.now_ms()
         if old.expires_ms <= now_ms:
             raise ExpiredHandleError([handle], old.expires_ms, now_ms)
@@ -391,18 +436,26 @@ class PopService:
             return REVIVE_INTERVAL_S
         if any(map(len, self._queues)):
             return REVIVE_INTERVAL_S
-        self._is_idle = not self._store.offsets.is_unsaved
+        self._is_idle = not self._is_unsaved
         return None if self._is_idle else SAVE_INTERVAL_S
+
+    @property
+    def _is_unsaved(self) -> bool:
+        return self._store.offsets.is_unsaved or self._orders.is_unsaved
+
+    def _save(self) -> None:
+        self._orders.save()
+        self._store.offsets.save()
 
     def _save_when_due(self) -> None:
         now_s = self._store.clock.monotonic_s()
-        if not self._store.offsets.is_unsaved:
+        if not self._is_unsaved:
             self._save_due_s = None
         elif self._save_due_s is None:
             self._save_due_s = now_s + SAVE_INTERVAL_S
         elif now_s >= self._save_due_s:
             self._save_due_s = None
-            self._store.offsets.save()
+            self._save()
 
     @property
     def is_stopping(self) -> bool:
@@ -414,7 +467,7 @@ class PopService:
         if not self._is_started:
             return
         try:
-            self._store.offsets.save()
+            self._save()
         except DiskError as e:
             log.warning("offsets of popped messages were not written: %s", e, extra={"cause": repr(e)})
 
@@ -441,6 +494,6 @@ def _popped_before(offsets: OffsetTable, begun: Mapping[_Place, int]) -> int:
     return min([end, *tuple(begun.values())])
 
 
-def _status_of(results: Iterable[PutResult]) -> PutStatus:
-    statuses = {result.status for result in results}
+def _status_of(statuses: Iterable[PutStatus]) -> PutStatus:
+    statuses = set(statuses)
     return PutStatus.FLUSH_DISK_TIMEOUT if PutStatus.FLUSH_DISK_TIMEOUT in statuses else PutStatus.PUT_OK

@@ -9,6 +9,8 @@ from ...store.format.record import RETRY_TOPIC_PREFIX
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_DefaultCluster"
 """RocketMQ's prefix and the name of its broker's cluster."""
 REVIVE_QUEUE_COUNT: Final = 8
+ORDERED_REVIVE_QUEUE_ID: Final = 999
+"""In handles of messages that were popped in order (`POP_ORDER_REVIVE_QUEUE`). It is no queue."""
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 """Its offsets in the revive topic are those of the last check point that was worked off, not of the next."""
 

@@ -10,7 +10,7 @@ from ...store.errors import InvalidArgumentError
 from ...store.format.record import RETRY_TOPIC_PREFIX
 from ...store.stored_message import StoredMessage
 from .check_point import CheckPointKey
-from .pop_topics import REVIVE_QUEUE_COUNT, retry_topic
+from .pop_topics import ORDERED_REVIVE_QUEUE_ID, REVIVE_QUEUE_COUNT, retry_topic
 
 NORMAL, RETRY = "0", "1"
 WORDS: Final = "'ckQueueOffset popTime invisibleTime reviveQid retryFlag brokerName queueId msgQueueOffset'"
@@ -38,6 +38,10 @@ class HandleWords:
     key: CheckPointKey
     invisible_ms: int
     revive_queue_id: int
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.revive_queue_id == ORDERED_REVIVE_QUEUE_ID
 
     @property
     def expires_ms(self) -> int:
@@ -78,8 +82,9 @@ def _shared_words(handle: PopHandle, text: str) -> HandleWords:
     if len(words) != 7 or not all(_is_number(word) for place, word in enumerate(words) if place != 5):
         raise _wrong(handle)
     start, pop_time_ms, invisible_ms, revive_queue_id, flag, queue_id = map(int, (*words[:5], words[6]))
-    if revive_queue_id >= REVIVE_QUEUE_COUNT or str(flag) not in (NORMAL, RETRY):
-        expected = f"a reviveQid below {REVIVE_QUEUE_COUNT} and a retryFlag of 0 or 1, in {WORDS}"
+    is_revive_queue = revive_queue_id < REVIVE_QUEUE_COUNT or revive_queue_id == ORDERED_REVIVE_QUEUE_ID
+    if not is_revive_queue or str(flag) not in (NORMAL, RETRY):
+        expected = f"a reviveQid below {REVIVE_QUEUE_COUNT}, or 999, and a retryFlag of 0 or 1, in {WORDS}"
         raise InvalidArgumentError("handle", handle.extra_info, expected)
     topic = retry_topic(handle.group, handle.topic) if str(flag) == RETRY else handle.topic
     key = CheckPointKey(topic, handle.group, queue_id, start, pop_time_ms, words[5])
@@ -99,7 +104,8 @@ class PoppedMessage:
     """A message that was received for an invisible time. Acknowledge it with `Store.ack(message.handle)`."""
 
     message: StoredMessage
-    """As the store read it: one that comes again is in the retry topic of its group."""
+    """As the store read it: one that comes again is in the retry topic of its group. A group that pops in order has it
+    where it is; its earlier deliveries are added to `reconsume_times`."""
     handle: PopHandle
     invisible_until_ms: int
     """When it is delivered again unless it was acknowledged; ms since 1970 of the store's clock."""

@@ -20,6 +20,7 @@ from flightlog import (
     TransactionResolution,
 )
 from flightlog.consume import consumption
+from flightlog.consume.pop.order_table import ORDER_GROUP, ORDER_TOPIC
 from flightlog.consume.pop.pop_topics import REVIVE_TOPIC
 from flightlog.engine.services.retention import CleanUpReport, Unread
 from flightlog.produce.transaction.half_message import OP_TOPIC
@@ -104,6 +105,24 @@ def test_a_group_that_has_begun_in_one_queue_has_read_nothing_of_the_others(stor
     assert unread(store) == {("t", "g"): 6}
     consume(store, "t", "g")
     assert len(trim(store).segments) == 1
+
+
+def test_what_is_popped_in_order_keeps_its_messages_and_the_records_that_are_not_in_the_file(
+    popped: PoppedStore,
+) -> None:
+    store = popped.store
+    store.update_group("g", is_ordered=True)
+    store.put_many([Message("orders", b"%d" % number) for number in range(3)])
+    first, second, third = popped.receive()
+    store.ack(first.handle)
+    fill(store)
+    assert unread(store) == {("orders", "g"): 2, (ORDER_TOPIC, ORDER_GROUP): 2}
+    store.ack(second.handle, third.handle)
+    inside.save_pops(store)
+    assert len(trim(store).segments) == 1
+    popped.reopen(killed=True)
+    assert popped.receive() == []
+    assert popped.store.group_offsets("g", "orders")[0] == 3
 
 
 def test_a_subscription_counts_by_what_it_acknowledged(store: Store) -> None:

@@ -1,4 +1,5 @@
-"""Pop through closes, kills, power cuts and crashes between the steps of a call: see tests/support/popped_lives.py."""
+"""Pop through closes, kills, power cuts and crashes between the steps of a call: see popped_lives.py and
+ordered_lives.py in tests/support."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flightlog.tests.support.ordered_lives import OrderedLives
 from flightlog.tests.support.popped_lives import PoppedLives
 
 if TYPE_CHECKING:
@@ -31,3 +33,20 @@ def test_the_same_for_longer(tmp_path: Path, assert_clean: AssertClean, scale: S
         root = tmp_path / f"seed-{each}"
         PoppedLives(root, each).live(2 * STEPS)
         assert_clean(root)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_queue_of_an_ordered_group_goes_in_order_to_one_receiver_at_a_time(
+    tmp_path: Path, assert_clean: AssertClean, seed: int
+) -> None:
+    OrderedLives(tmp_path / "store", seed).live(STEPS)
+    assert_clean(tmp_path / "store")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_each_queue_of_an_ordered_group_goes_in_order_for_longer(
+    tmp_path: Path, assert_clean: AssertClean, seed: int
+) -> None:
+    OrderedLives(tmp_path / "store", seed).live(2 * STEPS)
+    assert_clean(tmp_path / "store")

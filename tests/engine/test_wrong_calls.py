@@ -305,6 +305,8 @@ MESSAGING: list[Row] = [
         "V", "invisible_ms", "from 1", *(lambda o, n=n: o.store.receive("g", "t", invisible_ms=n) for n in (0, 1 << 40))
     ),
     *each("T", "invisible_ms", "from 1", lambda o: o.store.receive("g", "t", invisible_ms="5")),
+    *each("T", "attempt_id", "text", *(lambda o, i=i: o.store.receive("g", "t", attempt_id=i) for i in (5, "", b"a"))),
+    *each("V", "attempt_id", "not ordered", lambda o: o.store.receive("g", "t", attempt_id="a")),
     *each("T", "wait_s", "seconds", lambda o: o.store.receive("g", "t", wait_s="5")),
     *each("V", "wait_s=-1", "seconds", lambda o: o.store.receive("g", "t", wait_s=-1)),
     *each("T", "tags", "text such as", lambda o: o.store.receive("g", "t", tags=["a"])),

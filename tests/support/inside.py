@@ -327,3 +327,13 @@ def pop_by_hand(store: Store) -> None:
     """Leave to the caller what the thread of the pops does, and have the same queues looked at in each run."""
     store._pop._thread.request_stop()
     store._pop._random.seed(7)
+
+
+def save_pops(store: Store) -> None:
+    """What the thread of the pops does every few seconds."""
+    store._pop._save()
+
+
+def pop_saves_nothing(store: Store) -> None:
+    """As when the process is killed: closing writes no offsets and order infos of pops."""
+    store._pop._save = lambda: None  # type: ignore[method-assign]

@@ -12,7 +12,6 @@ from typing import Any
 
 from flightlog import FlushMode, Message, PopHandle, StoreSettings
 from flightlog.consume.pop.pop_errors import ExpiredHandleError
-from flightlog.testing import kill
 from flightlog.testing.power_disk import PowerDisk
 from flightlog.tests.support import inside
 from flightlog.tests.support.popped_store import PoppedStore
@@ -131,7 +130,7 @@ class PoppedLives:
         self.popped.reopen(killed=True)
 
     def cut(self) -> None:
-        kill(self.popped.store)
+        self.popped.kill()
         self.disk.cut(self.dice)
         self.popped.open()
 

@@ -36,10 +36,15 @@ class PoppedStore:
     def reopen(self, *, killed: bool = False) -> None:
         """A later life."""
         if killed:
-            kill(self.store)
+            self.kill()
         else:
             self.store.close()
         self.open()
+
+    def kill(self) -> None:
+        """What was not written yet is lost."""
+        inside.pop_saves_nothing(self.store)
+        kill(self.store)
 
     def put(self, *numbers: int, topic: str = "orders", queue_id: int = 0, **fields: Any) -> None:
         for number in numbers:

@@ -29,8 +29,9 @@ import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfi
  * <pre>
  * topic   NAME QUEUES
  * group   NAME
+ * orderly NAME                                    a group that pops in order
  * pop     GROUP TOPIC COUNT INVISIBLE_MS NAMES    the messages take the names, of letters, one after the other;
- *                                                 with * the names are GROUP.BODY
+ *                                                 with * the names are GROUP.BODY; an attempt id may follow
  * limited GROUP TOPIC COUNT INVISIBLE_MS NAMES MAX_ATTEMPTS
  *                                                 what was delivered so often becomes a dead letter, as in the proxy
  * ack     GROUP TOPIC NAME
@@ -69,16 +70,18 @@ final class PopProgram extends BrokerProgram {
                 broker.getTopicConfigManager().updateTopicConfig(topic);
                 break;
             case "group":
+            case "orderly":
                 SubscriptionGroupConfig group = new SubscriptionGroupConfig();
                 group.setGroupName(words[1]);
+                group.setConsumeMessageOrderly(words[0].equals("orderly"));
                 broker.getSubscriptionGroupManager().updateSubscriptionGroupConfig(group);
                 break;
             case "pop":
-                pop(words);
+                pop(words, words.length > 6 ? words[6] : null);
                 break;
             case "limited":
                 int maxAttempts = Integer.parseInt(words[6]);
-                for (Map.Entry<String, MessageExt> each : pop(words).entrySet()) {
+                for (Map.Entry<String, MessageExt> each : pop(words, null).entrySet()) {
                     if (each.getValue().getReconsumeTimes() >= maxAttempts) {
                         back(words[1], words[2], each.getValue().getCommitLogOffset(), -1);
                         ack(words[1], words[2], each.getKey());
@@ -128,7 +131,7 @@ final class PopProgram extends BrokerProgram {
     }
 
     /** What was popped, by name. */
-    private Map<String, MessageExt> pop(String[] words) throws Exception {
+    private Map<String, MessageExt> pop(String[] words, String attemptId) throws Exception {
         PopMessageRequestHeader header = new PopMessageRequestHeader();
         header.setConsumerGroup(words[1]);
         header.setTopic(words[2]);
@@ -141,7 +144,8 @@ final class PopProgram extends BrokerProgram {
         header.setInitMode(0);
         header.setExpType("TAG");
         header.setExp("*");
-        header.setOrder(false);
+        header.setOrder(isOrdered(words[1]));
+        header.setAttemptId(attemptId);
         RemotingCommand response = call(RequestCode.POP_MESSAGE, header);
         List<MessageExt> found = new ArrayList<>();
         PopMessageResponseHeader answer = null;
@@ -174,8 +178,15 @@ final class PopProgram extends BrokerProgram {
             .put("group", words[1])
             .put("code", response.getCode())
             .put("count", found.size())
+            .put("counts", answer == null ? null : answer.getOrderCountInfo())
             .put("at", System.currentTimeMillis()));
         return named;
+    }
+
+    /** As RocketMQ's proxy decides it. */
+    private boolean isOrdered(String group) {
+        SubscriptionGroupConfig config = broker.getSubscriptionGroupManager().findSubscriptionGroupConfig(group);
+        return config != null && config.isConsumeMessageOrderly();
     }
 
     private void ack(String group, String topic, String name) throws Exception {
