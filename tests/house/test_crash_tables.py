@@ -1,0 +1,163 @@
+"""Every row of the tables in docs/messaging.md of what a failure or a crash may do has tests, which are named here."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from flightlog.tests.house.conftest import House
+
+FIRST_CELLS = ("event", "the process dies, or power is cut")
+"""How the heads of these tables begin."""
+
+GUARANTEES = "consume/test_delivery_guarantees.py::test_"
+POP, POP_FAULTS = "consume/test_pop.py::test_", "consume/test_pop_faults.py::test_a_death_at_every_change_of_the_disk"
+SEND_MANY, PRODUCER = "produce/test_send_many.py::test_", "produce/test_producer.py::test_"
+TRANSACTIONS, TRANSACTION_CHECKS = "produce/test_transactions.py::test_", "produce/test_transaction_checks.py::test_"
+TRANSACTION_FAULTS = "produce/test_transaction_faults.py::test_a_death_at_every_change_of_the_disk"
+RETRY, STARTS, ORDERED = (
+    "consume/test_retry.py::test_",
+    "consume/test_starts.py::test_",
+    "consume/test_ordered.py::test_",
+)
+WINDOW, WINDOW_POWER = "consume/test_deduplication.py::test_", "faults/test_deduplication_power.py::test_"
+
+TESTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Many messages at once": {
+        "a store is full": (SEND_MANY + "what_a_full_store_does_not_take_goes_to_another_one",),
+        "a sync fails": (SEND_MANY + "after_a_failed_sync_each_failure_says_that_it_may_be_stored",),
+        "one message is invalid": (SEND_MANY + "one_wrong_message_refuses_the_part_of_its_store",),
+        "`timeout_s` (3 s) is over": (SEND_MANY + "what_was_not_tried_in_time_is_stored_nowhere",),
+    },
+    "Several stores": {
+        "a put without a message group fails": (PRODUCER + "a_full_store_is_left_alone_and_tried_again",),
+        "a put with a message group": (PRODUCER + "an_ordered_message_never_changes_its_queue",),
+        "a store failed": (PRODUCER + "a_full_store_is_left_alone_and_tried_again",),
+        "its `timeout_s` has passed": ("produce/test_send_async.py::test_no_try_begins_after_the_timeout",),
+        "a store was slow": (
+            "produce/test_faults.py::test_rocketmqs_latency_classes",
+            "produce/test_faults.py::test_a_slow_store_is_left_alone_and_a_quick_send_ends_that",
+        ),
+        "all stores are being skipped": (
+            PRODUCER + "queues_take_turns_while_their_only_store_is_to_be_left_alone",
+            PRODUCER + "where_all_fail_the_error_is_the_last_ones",
+        ),
+        "the error leaves it open": (PRODUCER + "after_a_failed_sync_the_message_is_not_made_two",),
+        "a store is poisoned": (PRODUCER + "a_store_that_was_opened_again_takes_its_place",),
+        "a store was closed": (PRODUCER + "of_a_store_that_was_closed_before_nothing_is_known",),
+    },
+    "Transactions": {
+        "the block ends": (TRANSACTIONS + "how_a_block_ends",),
+        "`tx.commit()`": (TRANSACTIONS + "a_transaction_ends_once",),
+        "an exception leaves the block": (TRANSACTIONS + "how_a_block_ends",),
+        "`commit` raises DiskFullError": (TRANSACTIONS + "a_full_disk_leaves_a_transaction_open",),
+        "`commit` raises another error": (TRANSACTIONS + "a_store_that_is_closed_or_poisoned", TRANSACTION_FAULTS),
+        "the process dies": (
+            TRANSACTION_CHECKS + "what_a_crash_left_is_asked_about_and_ended",
+            TRANSACTION_CHECKS + "a_transaction_that_nobody_holds_is_asked_about",
+            TRANSACTION_CHECKS + "a_crash_between_commit_record_and_op_message",
+            TRANSACTION_FAULTS,
+        ),
+        "power fails": (TRANSACTION_FAULTS, TRANSACTIONS + "under_sync_flush_both_ends_are_durable"),
+    },
+    "Delivery guarantees": {
+        "subscription or store closed": (GUARANTEES + "a_closed_subscription", GUARANTEES + "a_closed_store"),
+        "exception in the loop": (
+            GUARANTEES + "an_exception_in_the_loop",
+            "consume/test_stores.py::test_a_member_whose_thread_has_died_leaves_until_it_is_asked_again",
+        ),
+        "process killed": (GUARANTEES + "a_killed_process",),
+        "power cut, sync flush": (GUARANTEES + "a_power_cut_under_sync_flush",),
+        "power cut, async flush": (GUARANTEES + "a_power_cut_under_async_flush",),
+        "queue moves to another member": (GUARANTEES + "a_queue_that_moves",),
+    },
+    "Retries and dead letters": {
+        "the process is killed after a message was sent back": (
+            RETRY + "a_kill_before_offsets_are_written_repeats_nothing_that_was_sent_back",
+            STARTS + "copies_of_what_was_sent_back_before_a_kill_are_passed_over",
+        ),
+        "the power fails then": (STARTS + "a_copy_is_not_passed_over_if_the_log_lost_the_record_that_was_sent_back",),
+        "a message ends its process": (
+            STARTS + "a_message_that_ends_the_process_again_and_again_is_a_dead_letter",
+            STARTS + "an_attempt_that_ended_the_process_counts_once",
+        ),
+        "other messages were in process": (STARTS + "after_a_kill_what_was_in_process_comes_one_by_one_and_alone",),
+        "the store refuses the message": (RETRY + "what_the_store_refuses_stays_with_the_member",),
+        "the store delivers no delayed messages": (RETRY + "a_store_without_delays_keeps_retries_with_the_member",),
+        "a listener never returns": (RETRY + "a_stuck_listener_holds_up_nothing_else",),
+        "the group broadcasts": (RETRY + "a_group_that_broadcasts_has_no_retries_that_others_see",),
+    },
+    "Ordered consumption": {
+        "a message fails": (ORDERED + "what_failed_blocks_its_queue_and_comes_before_all_others",),
+        "a message can never succeed": (RETRY + "an_ordered_message_blocks_its_queue_until_its_last_attempt",),
+        "a rebalance moves the queue": (
+            ORDERED + "a_queue_moves_once_what_is_at_work_has_ended",
+            ORDERED + "a_listener_that_takes_its_time_keeps_its_lock",
+        ),
+        "a member is closed while its listener runs": (
+            ORDERED + "a_member_that_leaves_with_a_message_at_work_keeps_its_queue_until_that_has_ended",
+            ORDERED + "a_lock_that_has_expired_lets_another_member_go_on",
+        ),
+        "the process is killed": (ORDERED + "ordered_stays_ordered_after_kills",),
+    },
+    "Pop": {
+        "invisible time over": (POP + "what_is_not_acknowledged_comes_again_after_its_time",),
+        "`ack` or `change_invisible` after that": (POP + "a_handle_is_refused_from_its_expiry_on",),
+        "`ack` of a handle that": (POP + "the_new_handle_acknowledges_and_the_old_one_has_no_effect",),
+        "store closed, process killed": (POP + "a_later_life_knows_what_was_popped_and_acknowledged", POP_FAULTS),
+        "process killed during a `receive`": (POP_FAULTS,),
+        "process killed during `change_invisible`": (POP_FAULTS,),
+        "process killed while messages come again": (POP_FAULTS,),
+        "process killed while a `receive` puts": (POP_FAULTS,),
+        "power cut, sync flush": (POP_FAULTS,),
+        "power cut, async flush": (POP_FAULTS,),
+        "topic deleted": (POP + "check_points_of_a_deleted_topic_are_passed_over",),
+    },
+    "Effects outside of a database": {
+        "before the effect": (WINDOW_POWER + "a_note_survives_what_its_flush_mode_says",),
+        "between effect and note": (WINDOW_POWER + "a_note_survives_what_its_flush_mode_says",),
+        "after both": (
+            WINDOW_POWER + "async_notes_survive_a_kill",
+            WINDOW + "a_message_that_comes_twice_has_one_effect",
+        ),
+        "the effect raises": (
+            WINDOW + "an_effect_that_fails_is_not_noted",
+            WINDOW + "an_id_that_was_forgotten_is_new",
+        ),
+        "the result": (WINDOW + "a_message_that_comes_twice_has_one_effect",),
+    },
+}  # fmt: skip
+
+
+def rows(house: House) -> dict[str, list[str]]:
+    """By title of their section: the first cells of the tables' rows."""
+    found: dict[str, list[str]] = {}
+    title, is_in_table = "", False
+    for line in (house.root / "docs/messaging.md").read_text().splitlines():
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+        first = line.removeprefix("| ").split(" | ")[0]
+        is_in_table = line.startswith("|") and (is_in_table or first in FIRST_CELLS)
+        if is_in_table and first not in FIRST_CELLS and not line.startswith("|--"):
+            found.setdefault(title, []).append(first)
+    return found
+
+
+def test_every_row_has_its_tests(house: House) -> None:
+    found = rows(house)
+    assert found.keys() == TESTS.keys()
+    for title, firsts in found.items():
+        known = TESTS[title]
+        wrong = [first for first in firsts if sum(first.startswith(each) for each in known) < 1]
+        assert not wrong, f"name the tests of these rows of {title!r}: {wrong}"
+        gone = [each for each in known if not any(first.startswith(each) for first in firsts)]
+        assert not gone, f"these rows of {title!r} are no more: {gone}"
+
+
+@pytest.mark.parametrize("name", sorted({name for each in TESTS.values() for names in each.values() for name in names}))
+def test_the_tests_exist(house: House, name: str) -> None:
+    file, function = name.split("::")
+    assert re.search(rf"^(?:async )?def {function}\(", (house.root / "tests" / file).read_text(), re.MULTILINE)
