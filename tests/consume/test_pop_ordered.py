@@ -120,6 +120,14 @@ def test_a_new_invisible_time_counts_from_now(popped: PoppedStore) -> None:
     assert popped.numbers() == [2]
 
 
+def test_a_handle_that_was_replaced_counts_as_well(popped: PoppedStore) -> None:
+    popped.put(1, 2)
+    [first] = popped.receive(1)
+    popped.store.change_invisible(first.handle, 30_000)
+    popped.store.ack(first.handle)
+    assert popped.numbers() == [2]
+
+
 def test_a_queue_waits_for_all_that_were_received_together(popped: PoppedStore) -> None:
     popped.put(1, 2)
     first, second = popped.receive()

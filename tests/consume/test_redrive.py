@@ -31,6 +31,7 @@ from flightlog.testing.clock import ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Died, PowerDisk
 from flightlog.tests.support import inside
+from flightlog.tests.support.killed_copy import copy_as_killed
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
@@ -160,6 +161,50 @@ def test_a_topic_of_dead_letters_that_is_made_again_has_new_ones(store: Store) -
     store.delete_group("g", with_topics=True)
     bury(store, 3)
     assert len(store.redrive("g")) == 3
+
+
+def test_a_copy_that_fails_is_a_new_dead_letter(store: Store) -> None:
+    bury(store, 1)
+    store.commit_offset("g", "orders", 0, 1)
+    assert len(store.redrive("g")) == 1
+    with store.subscribe("orders", "g", idle_s=0, max_attempts=1, on_dead_letter=lambda _: None) as member:
+        (copy,) = list(member)
+        assert copy.send_back()
+    assert len(list(store.dead_letters("g"))) == 2 and len(store.redrive("g")) == 1 and len(store.redrive("g")) == 0
+
+
+def test_without_its_notes_all_are_redriven(tmp_path: Path, assert_clean: AssertClean) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, SMALL) as store:
+        bury(store, 3)
+        assert len(store.redrive("g")) == 3
+    for notes in list((path / "flightlog").glob("redriven.json*")):
+        notes.unlink()
+    with flightlog.open(path, SMALL) as store:
+        assert len(store.redrive("g")) == 3
+    assert_clean(path)
+
+
+def test_copies_that_were_removed_before_their_note_are_put_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    bury(store, 3)
+    engine, killed = inside.engine(store), tmp_path / "killed"
+    put_many = engine.put_many
+
+    def put_and_die(messages: list[Message]) -> Any:
+        results = put_many(messages)
+        copy_as_killed(store.path, killed)
+        return results
+
+    monkeypatch.setattr(engine, "put_many", put_and_die)
+    assert len(store.redrive("g")) == 3
+    with flightlog.open(killed, SMALL) as later:
+        assert len(copies(later)) == 3
+        later.delete_topic("orders")
+        later.create_topic("orders", 4)
+        assert len(later.redrive("g")) == 3 == len(copies(later))
+    assert_clean(killed)
 
 
 def test_many_are_put_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

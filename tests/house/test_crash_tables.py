@@ -14,6 +14,11 @@ FIRST_CELLS = ("event", "the process dies, or power is cut")
 """How the heads of these tables begin."""
 
 GUARANTEES = "consume/test_delivery_guarantees.py::test_"
+REDRIVE = "consume/test_redrive.py::test_"
+IN_ORDER, IN_ORDER_LIVES = (
+    "consume/test_pop_ordered.py::test_",
+    "consume/test_pop_lives.py::test_each_queue_of_an_ordered_group_goes_in_order_to_one_receiver_at_a_time",
+)
 POP, POP_FAULTS = "consume/test_pop.py::test_", "consume/test_pop_faults.py::test_a_death_at_every_change_of_the_disk"
 SEND_MANY, PRODUCER = "produce/test_send_many.py::test_", "produce/test_producer.py::test_"
 TRANSACTIONS, TRANSACTION_CHECKS = "produce/test_transactions.py::test_", "produce/test_transaction_checks.py::test_"
@@ -79,7 +84,10 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
             RETRY + "a_kill_before_offsets_are_written_repeats_nothing_that_was_sent_back",
             STARTS + "copies_of_what_was_sent_back_before_a_kill_are_passed_over",
         ),
-        "the power fails then": (STARTS + "a_copy_is_not_passed_over_if_the_log_lost_the_record_that_was_sent_back",),
+        "the power fails then": (
+            STARTS + "a_copy_is_not_passed_over_if_the_log_lost_the_record_that_was_sent_back",
+            "consume/test_retry_power.py::test_no_failed_message_and_no_other_is_lost",
+        ),
         "a message ends its process": (
             STARTS + "a_message_that_ends_the_process_again_and_again_is_a_dead_letter",
             STARTS + "an_attempt_that_ended_the_process_counts_once",
@@ -89,6 +97,16 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "the store delivers no delayed messages": (RETRY + "a_store_without_delays_keeps_retries_with_the_member",),
         "a listener never returns": (RETRY + "a_stuck_listener_holds_up_nothing_else",),
         "the group broadcasts": (RETRY + "a_group_that_broadcasts_has_no_retries_that_others_see",),
+    },
+    "Redriving dead letters": {
+        "`redrive` returns": (REDRIVE + "each_is_redriven_once_wherever_the_process_dies_or_the_power_fails",),
+        "it raises in the middle": (
+            REDRIVE + "a_full_disk_in_the_middle_leaves_the_rest_for_later",
+            REDRIVE + "each_is_redriven_once_wherever_the_process_dies_or_the_power_fails",
+        ),
+        "the copies of the last batch": (REDRIVE + "copies_that_were_removed_before_their_note_are_put_again",),
+        "a copy fails again": (REDRIVE + "a_copy_that_fails_is_a_new_dead_letter",),
+        "`flightlog/redriven.json` is deleted": (REDRIVE + "without_its_notes_all_are_redriven",),
     },
     "Ordered consumption": {
         "a message fails": (ORDERED + "what_failed_blocks_its_queue_and_comes_before_all_others",),
@@ -115,6 +133,22 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "power cut, sync flush": (POP_FAULTS,),
         "power cut, async flush": (POP_FAULTS,),
         "topic deleted": (POP + "check_points_of_a_deleted_topic_are_passed_over",),
+    },
+    "Pop in order": {
+        "invisible time over": (IN_ORDER + "what_is_not_acknowledged_comes_again_in_its_place_at_once_and_alone",),
+        "`ack` or `change_invisible` after that": (
+            IN_ORDER + "what_is_not_acknowledged_comes_again_in_its_place_at_once_and_alone",
+            IN_ORDER + "the_same_attempt_id_receives_the_same_again",
+        ),
+        "`ack` of a handle that": (IN_ORDER + "a_handle_that_was_replaced_counts_as_well",),
+        "store closed, process killed": (IN_ORDER + "a_later_life_knows_who_has_what", IN_ORDER_LIVES),
+        "process killed during a `receive`": (IN_ORDER_LIVES,),
+        "power cut, async flush": (IN_ORDER_LIVES,),
+        "`reset_offset`, `delete_group`": (
+            IN_ORDER + "a_reset_frees_the_queue",
+            IN_ORDER + "a_deleted_group_begins_as_a_new_one",
+        ),
+        "setting `is_ordered` taken away": (IN_ORDER + "a_group_that_is_no_longer_ordered_finishes_in_order_first",),
     },
     "Effects outside of a database": {
         "before the effect": (WINDOW_POWER + "a_note_survives_what_its_flush_mode_says",),
