@@ -169,6 +169,8 @@ class Suspects:
         sent = store.starts.sent(self._group, origin)
         if sent is None or attempt > sent.attempt:
             return False
+        if sent.is_own:  # under sync flush it cannot be read before it is durable
+            return True
         kept = store.store.message_at(sent.physical_offset)
         return kept is not None and kept.reconsume_times == sent.attempt and origin_id(kept) == origin
 

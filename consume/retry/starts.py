@@ -62,6 +62,8 @@ class Sent(NamedTuple):
     attempt: int
     physical_offset: int
     """Of the record that was written for it."""
+    is_own: bool = False
+    """Whether this process wrote it. One that another process wrote may not have been durable."""
 
 
 class Starts:
@@ -143,7 +145,7 @@ class Starts:
                     self._slots[key] = self._slots.pop(oldest)
                     self._over.pop(oldest, None)
             if has_died or self._is_after_death:
-                self._over[key] = sent
+                self._over[key] = sent._replace(is_own=True)
         self._write(key, EMPTY._replace(attempt=sent.attempt, suspect=sent.physical_offset), sync=has_died)
 
     @property
@@ -152,8 +154,8 @@ class Starts:
         return bool(self._over)
 
     def sent(self, group: str, origin_id: str) -> Sent | None:
-        """How this message was sent back before the process died; None: nothing is known. Whether the log still has
-        that record is for the caller to see: it may not have been durable."""
+        """How this message was sent back; None: nothing is known. Whether the log still has a record that is not
+        `is_own` is for the caller to see."""
         return self._over.get(_key(group, origin_id, -1))
 
     def forget_sent(self, group: str) -> None:

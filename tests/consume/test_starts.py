@@ -294,7 +294,7 @@ def test_the_file_of_starts(tmp_path: Path) -> None:
     for number in range(SENT_COUNT):
         starts.note_sent("h", str(number), Sent(1, number), has_died=number < 5)
     assert (
-        starts.sent("h", "0") == Sent(1, 0)
+        starts.sent("h", "0") == Sent(1, 0, is_own=True)
         and starts.sent("h", "5") is None
         and path.stat().st_size == (3 + SENT_COUNT) * SLOT_SIZE
     )

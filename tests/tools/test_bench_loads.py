@@ -31,7 +31,7 @@ def made(who: str, task: str, series: list[object]) -> Case:
 
 def test_it_is_told_kept_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = {
-        "latency": [made("a", "The latency", [0.5, 1.0]), made("b", "The latency", [0.25, 2.0])],
+        "latency": [made(f"a, {n} consumers", "The latency", [0.5 * n, 1.0]) for n in (1, 4)],
         "throughput": [made(f"c, {n} consumers", "The throughput", [(n, 10.0 * n)]) for n in (1, 2)],
         "burst": [made("d", "The burst", [(0.0, 1)])],
         "rebalance": [made("e", "The rebalance", [])],
@@ -41,7 +41,8 @@ def test_it_is_told_kept_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture
     told = capsys.readouterr()
     assert "6 loads" in told.err and all(f"The {name}\n" in told.out for name in parts) and "a note" in told.out
     outcomes = json.loads(kept.read_text())["outcomes"]
-    assert [row["who"] for row in outcomes][:2] == ["a", "b"] and outcomes[0]["figures"] == {"p50 ms": 0.25, "files": 0}
+    assert [row["who"] for row in outcomes][:2] == ["a, 1 consumers", "a, 4 consumers"]
+    assert outcomes[0]["figures"] == {"p50 ms": 0.25, "files": 0}
     text = drawn.read_text()
     assert "messages behind" in text and "The latency" in text and "The rebalance" not in text
     assert run_loads(parts, Options(only=["burst"], as_json=True), DRAWS) == 0
@@ -102,7 +103,7 @@ def test_runs_as_their_users_see_them(cli: Cli, tmp_path: Path) -> None:
     assert all(word in finished.out for word in ("Delay levels", "Timers", "An idle store", "500 due a second, sync"))
     assert "500 due a second, async flush" in drawn.read_text() and "Many timers" not in finished.out
     finished = cli("messaging", "--quick", "--only", "latency,rebalance", "--json", module=BENCHES)
-    assert finished.code == 0 and len(json.loads(finished.out)["outcomes"]) == 4 + 6
+    assert finished.code == 0 and len(json.loads(finished.out)["outcomes"]) == 8 + 6
     small = ("--readers", "2", "--seconds", "0.05", "--messages", "400", "--quick", "--folder", tmp_path)
     finished = cli("readers", *small, module=BENCHES)
     assert "2 threads" in finished.out and "2 processes" in finished.out and "writing up to" in finished.err
