@@ -27,6 +27,7 @@ from ..store.disk.disk import Disk
 from ..store.errors import InvalidMessageError
 from ..store.format import property_names as props
 from ..store.format.java_hash import java_hash
+from ..store.format.record import INT32_MAX
 from ..store.stored_message import StoredMessage
 from .delivered import DueMessage, UndeliverableError, delivered
 from .timer_checkpoint import Moment, read_timer_checkpoint, write_timer_checkpoint
@@ -216,8 +217,9 @@ class TimerWheelStore:
         change = -1 if magic & MAGIC_CANCEL else 1
         position = self._log.place()
         previous = self._wheel.add(second, position, change)
-        # A clock may have been set back by weeks: the difference has 32 bits.
-        written_ms = max(now_second, second - self._roll_window_s) * PRECISION_MS
+        # A clock may have been set back by weeks, or the store been closed for as long: the difference has 32 bits.
+        latest = second + INT32_MAX // PRECISION_MS
+        written_ms = min(max(now_second, second - self._roll_window_s), latest) * PRECISION_MS
         self._log.add(
             TimerUnit(
                 UNIT_SIZE,

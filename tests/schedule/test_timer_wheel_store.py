@@ -265,6 +265,23 @@ def test_a_kill_while_there_is_more_than_a_turn_to_catch_up_with(
     assert timed.delivered() == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_store_that_was_closed_for_months_delivers_what_it_had_not_taken_in(opened: Opened, clock: SetClock) -> None:
+    """More than 2 ** 31 ms late."""
+    timed = opened()
+    timed.put("orders", 0, clock.at_ms + 5_000)
+    timed.run()
+    timed.put("orders", 1, clock.at_ms + 5_000)
+    timed.kill()
+    clock.at_ms += 100 * 86_400_000
+    timed = opened()
+    timed.put("orders", 2, clock.at_ms + 5_000)
+    timed.run()
+    assert sorted(timed.delivered()) == [0, 1]
+    clock.at_ms += 6_000
+    timed.run()
+    assert sorted(timed.delivered()) == [0, 1, 2]
+
+
 def test_a_clock_set_back_delivers_nothing_early_and_nothing_twice(opened: Opened, clock: SetClock) -> None:
     timed = opened()
     start = clock.at_ms
