@@ -81,6 +81,7 @@ abstract class BrokerProgram {
         config.setBrokerName("store");
         config.setBrokerIP1("127.0.0.1");
         config.setEnablePopLog(false);
+        config.setBrokerFastFailureEnable(false); // it refuses requests on a busy machine
         configure(config);
         NettyServerConfig server = new NettyServerConfig();
         server.setListenPort(0);

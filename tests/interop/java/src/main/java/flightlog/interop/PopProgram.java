@@ -53,6 +53,9 @@ final class PopProgram extends BrokerProgram {
 
     private final Map<String, String> handles = new HashMap<>();
 
+    /** Until when the orders "arrived" that follow each other wait. */
+    private long arrivalLimit;
+
     PopProgram(Options options, LineOutput out) {
         super(options, out);
     }
@@ -64,6 +67,9 @@ final class PopProgram extends BrokerProgram {
 
     @Override
     void follow(String[] words) throws Exception {
+        if (!words[0].equals("arrived")) {
+            arrivalLimit = System.currentTimeMillis() + ARRIVAL_LIMIT_MS;
+        }
         switch (words[0]) {
             case "topic":
                 TopicConfig topic = new TopicConfig(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[2]));
@@ -109,9 +115,8 @@ final class PopProgram extends BrokerProgram {
     }
 
     private void arrived(String topic, long count) throws Exception {
-        long limit = System.currentTimeMillis() + ARRIVAL_LIMIT_MS;
         while (broker.getMessageStore().getMaxOffsetInQueue(topic, 0) < count) {
-            if (System.currentTimeMillis() > limit) {
+            if (System.currentTimeMillis() > arrivalLimit) {
                 print(new JsonLine("missing").put("topic", topic).put("count", count));
                 return;
             }
@@ -146,6 +151,7 @@ final class PopProgram extends BrokerProgram {
         header.setExp("*");
         header.setOrder(isOrdered(words[1]));
         header.setAttemptId(attemptId);
+        awaitLocks(words[1], words[2]);
         RemotingCommand response = call(RequestCode.POP_MESSAGE, header);
         List<MessageExt> found = new ArrayList<>();
         PopMessageResponseHeader answer = null;
@@ -187,6 +193,19 @@ final class PopProgram extends BrokerProgram {
     private boolean isOrdered(String group) {
         SubscriptionGroupConfig config = broker.getSubscriptionGroupManager().findSubscriptionGroupConfig(group);
         return config != null && config.isConsumeMessageOrderly();
+    }
+
+    /** A broker lets go of a queue after it has answered, and a pop passes over a queue that another one holds. */
+    private void awaitLocks(String group, String topic) throws Exception {
+        for (String name : List.of(topic, KeyBuilder.buildPopRetryTopicV1(topic, group))) {
+            TopicConfig config = broker.getTopicConfigManager().selectTopicConfig(name);
+            for (int queueId = 0; config != null && queueId < config.getReadQueueNums(); queueId++) {
+                while (!broker.getPopMessageProcessor().getQueueLockManager().tryLock(name, group, queueId)) {
+                    Thread.sleep(1);
+                }
+                broker.getPopMessageProcessor().getQueueLockManager().unLock(name, group, queueId);
+            }
+        }
     }
 
     private void ack(String group, String topic, String name) throws Exception {
