@@ -239,8 +239,7 @@ class Putter:
             waits = waits or (self._is_sync and record_waits)
         before = len(results)
         try:
-            for batch in _batches(records):
-                self._append(batch, results)
+            self._append_all(records, results)
         except DiskFullError as e:
             if waits:
                 self._await_sync(results)
@@ -285,8 +284,7 @@ class Putter:
             records.append(record)
         results: list[PutResult] = []
         try:
-            for batch in _batches(records):
-                self._append(batch, results)
+            self._append_all(records, results)
         except DiskError as e:  # what was appended before must be counted, or it would be delivered twice
             if not results or isinstance(e, (SyncFailedError, StorePoisonedError)):
                 raise
@@ -334,7 +332,7 @@ class Putter:
             records.append(record)
         results: list[PutResult] = []
         try:
-            self._append(records, results)
+            self._append_all(records, results)
         finally:
             self._wake(self._is_sync)
             self._delay_service.timers.parked_soon(results)
@@ -482,6 +480,11 @@ class Putter:
             )
         return record, replaced.waits_for_sync
 
+    def _append_all(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
+        """Append any number, in batches: other puts come in between. As `_append`."""
+        for batch in _batches(records):
+            self._append(batch, results)
+
     def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
         """Append one batch. Adds the results of the appended records to `results`, also if the append raises."""
         appended: list[Appended] = []
@@ -523,7 +526,7 @@ def _put_result(record: PreparedRecord, where: Appended) -> PutResult:
     )
 
 
-def _batches(records: list[PreparedRecord]) -> Iterator[list[PreparedRecord]]:
+def _batches(records: Sequence[PreparedRecord]) -> Iterator[list[PreparedRecord]]:
     """Split records into runs of about BATCH_SIZE bytes."""
     batch: list[PreparedRecord] = []
     size = 0
