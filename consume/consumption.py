@@ -10,8 +10,8 @@
     rmq_sys_FLIGHTLOG_ORDER_INFO   the offset of its group: what consumerOrderInfo.json does not include
     the half and the op topic      the offset of CID_RMQ_SYS_TRANS, which rounds of checks move: as of any topic
 
-So dead letters, and what nobody answered for (TRANS_CHECK_MAX_TIME_TOPIC), keep their segments until a group consumes
-their topic or it is deleted.
+So dead letters, and transactions that were given up (TRANS_CHECK_MAX_TIME_TOPIC), keep their segments until a group
+consumes their topic or it is deleted.
 
 Check points wait on the timer wheel until their messages are to come back: each look reads the timers that are new
 since the last one, the first look those that `timer_max_delay_s` (three days at least) lets wait: older ones were
@@ -32,22 +32,19 @@ from contextlib import closing, suppress
 from itertools import islice
 
 from ..engine.message_store import MessageStore
-from ..engine.services.retention import Unread
+from ..engine.services.retention import HOUR_MS, Unread
 from ..schedule.delay_level_table import SCHEDULE_TOPIC
-from ..schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
+from ..schedule.timer_request import PRECISION_MS, TIMER_QUEUE_ID, TIMER_TOPIC
 from ..store.errors import StoreClosedError
 from ..store.format import property_names as props
 from ..store.queue_offsets import QueueKey
 from ..store.settings import PAGE_SIZE
 from ..store.stored_message import StoredMessage
 from .pop.check_point import CHECK_POINT_TAG, read_check_point
-from .pop.pop_topics import REVIVE_GROUP
+from .pop.pop_topics import REVIVE_GROUP, REVIVE_PREFIX
 
-REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 LEAST_WAIT_S = 3 * 86_400
 """RocketMQ's limit of a timer, which another program may have had."""
-HOUR_MS = 3_600_000
-SECOND_MS = 1000
 BUCKET_MS = 10_000
 """Check points are remembered by the time at which they are over, rounded up to this."""
 READ_COUNT = 50_000
@@ -139,7 +136,7 @@ class StoreConsumption:
                 del self._points[place]
         first, end = store.queue_bounds(TIMER_TOPIC, TIMER_QUEUE_ID)
         if self._next_timer is None:
-            wait_ms = max(store.settings.timer_max_delay_s, LEAST_WAIT_S) * SECOND_MS + HOUR_MS
+            wait_ms = max(store.settings.timer_max_delay_s, LEAST_WAIT_S) * 1000 + HOUR_MS
             self._next_timer = store.offset_at(TIMER_TOPIC, TIMER_QUEUE_ID, max(settled_ms - wait_ms, 0)) if end else 0
         at = max(self._next_timer, first)
         with closing(_read(store, TIMER_TOPIC, TIMER_QUEUE_ID, at)) as messages:
@@ -151,7 +148,7 @@ class StoreConsumption:
 
     def _note(self, message: StoredMessage, settled_ms: int) -> None:
         text = message.properties.get(props.TIMER_OUT_MS, "")
-        over_ms = int(text) + SECOND_MS if text.isdecimal() else 0
+        over_ms = int(text) + PRECISION_MS if text.isdecimal() else 0
         if over_ms < settled_ms:
             return
         page = message.physical_offset // PAGE_SIZE

@@ -6,8 +6,9 @@ from typing import Final
 
 from ...store.format.record import RETRY_TOPIC_PREFIX
 
-REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_DefaultCluster"
-"""RocketMQ's prefix and the name of its broker's cluster."""
+REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
+"""Of RocketMQ's revive topics; the name of the broker's cluster follows."""
+REVIVE_TOPIC: Final = f"{REVIVE_PREFIX}DefaultCluster"
 REVIVE_QUEUE_COUNT: Final = 8
 ORDERED_REVIVE_QUEUE_ID: Final = 999
 """In handles of messages that were popped in order (`POP_ORDER_REVIVE_QUEUE`). It is no queue."""

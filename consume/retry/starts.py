@@ -76,7 +76,7 @@ class Starts:
         self._count = 0
         """Slots in the file."""
         self._free: list[int] = []
-        """Those that say nothing, and belong to nobody."""
+        """Slots that say nothing, to be used again."""
         self._left: dict[bytes, Start] = {}
         """What processes before this one left, until it is settled."""
         self._sent: deque[bytes] = deque()
