@@ -21,6 +21,7 @@ from flightlog import (
     PutResult,
     PutStatus,
     StartFrom,
+    Store,
     StoreSettings,
 )
 from flightlog.consume.deliver.subscription import Subscription
@@ -368,8 +369,8 @@ def test_a_receive_waits_for_a_message(tmp_path: Path) -> None:
         assert got == [7]
 
 
-def test_a_waiting_receive_ends_when_the_store_is_closed(tmp_path: Path) -> None:
-    store = flightlog.open(tmp_path, StoreSettings.small())
+def waiting_receive(store: Store, ends_with: type[Exception]) -> tuple[threading.Thread, list[Exception]]:
+    """A thread that receives, and the errors of this kind that end it."""
     store.create_topic("orders", 1)
     store.receive("g", "orders")
     errors: list[Exception] = []
@@ -379,12 +380,18 @@ def test_a_waiting_receive_ends_when_the_store_is_closed(tmp_path: Path) -> None
         is_waiting.set()
         try:
             store.receive("g", "orders", wait_s=WAIT_S)
-        except StoreClosedError as e:
+        except ends_with as e:
             errors.append(e)
 
     waiting = threading.Thread(target=wait)
     waiting.start()
     assert is_waiting.wait(WAIT_S)
+    return waiting, errors
+
+
+def test_a_waiting_receive_ends_when_the_store_is_closed(tmp_path: Path) -> None:
+    store = flightlog.open(tmp_path, StoreSettings.small())
+    waiting, errors = waiting_receive(store, StoreClosedError)
     store.close()
     waiting.join(WAIT_S)
     assert len(errors) == 1
@@ -485,21 +492,7 @@ def test_one_group_does_not_both_receive_and_subscribe(popped: PoppedStore) -> N
 
 def test_a_receive_that_waits_ends_when_the_group_subscribes(tmp_path: Path) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
-        store.create_topic("orders", 1)
-        store.receive("g", "orders")
-        errors: list[Exception] = []
-        is_waiting = threading.Event()
-
-        def wait() -> None:
-            is_waiting.set()
-            try:
-                store.receive("g", "orders", wait_s=WAIT_S)
-            except InconsistentGroupError as e:
-                errors.append(e)
-
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        assert is_waiting.wait(WAIT_S)
+        waiting, errors = waiting_receive(store, InconsistentGroupError)
         with store.subscribe("orders", "g") as member:
             store.put(Message("orders", b"7"))
             got = member.receive(WAIT_S)

@@ -338,18 +338,9 @@ def test_the_service_cleans_up_by_itself(
     tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flightlog.engine.services.flush_service.FIRST_CLEAN_UP_S", 0)
-    came = threading.Event()
     wanted = settings(clean_interval_ms=1, flush_interval_ms=1, delete_when=";".join(map(str, range(24))))
     with flightlog.open(tmp_path / "store", wanted, disk=disk) as store:
-        clean_up = inside.maintenance(store).clean_up
-
-        def watched(*args: Any, **named: Any) -> Any:
-            report = clean_up(*args, **named)
-            if report.segments:
-                came.set()
-            return report
-
-        monkeypatch.setattr(inside.maintenance(store), "clean_up", watched)
+        came = inside.segments_removed(store)
         fault = disk.fail("remove", "commitlog/", 5, times=2)
         store.put_many([Message("t", b"%05d" % i + bytes(400)) for i in range(60)])
         store.flush()
@@ -401,16 +392,7 @@ def test_the_service_cleans_up_by_size(tmp_path: Path, disk: FaultyDisk, monkeyp
     monkeypatch.setattr("flightlog.engine.services.flush_service.FIRST_CLEAN_UP_S", 0)
     wanted = settings(clean_interval_ms=1, flush_interval_ms=1, retention_hours=None, retention_bytes=SEGMENT_SIZE)
     with flightlog.open(tmp_path / "store", wanted, disk=disk) as store:
-        came = threading.Event()
-        clean_up = inside.maintenance(store).clean_up
-
-        def watched(*args: Any, **named: Any) -> Any:
-            report = clean_up(*args, **named)
-            if report.segments:
-                came.set()
-            return report
-
-        monkeypatch.setattr(inside.maintenance(store), "clean_up", watched)
+        came = inside.segments_removed(store)
         store.put_many([Message("t", b"%05d" % i + bytes(400)) for i in range(60)])
         store.flush()
         assert came.wait(60)

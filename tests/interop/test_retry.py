@@ -87,7 +87,7 @@ def test_records_are_those_of_the_broker(rocketmq: RocketMq, tmp_path: Path) -> 
     ours, theirs = sent_back(tmp_path / "ours"), sent_back(tmp_path / "theirs")
     key = repr
     assert len(ours) == len(found)
-    # The levels deliver side by side, so their order in the retry topic is nobody's.
+    # The levels deliver side by side, so their order in the retry topic is not defined.
     without_place = [sorted((each[:2] + each[3:] for each in some), key=key) for some in (ours, theirs)]
     assert without_place[0] == without_place[1]
     made = json.loads((tmp_path / "theirs" / "config" / "topics.json").read_text())["topicConfigTable"]

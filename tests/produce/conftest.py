@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,14 @@ class ManualClock:
 
     def monotonic_s(self) -> float:
         return self.at_s
+
+    def pass_during(self, work: Callable[[], None]) -> None:
+        """The time passes, 50 s at a step, while a thread does this."""
+        working = threading.Thread(target=work)
+        working.start()
+        while working.is_alive():
+            self.at_s += 50
+            working.join(0.01)
 
 
 @pytest.fixture

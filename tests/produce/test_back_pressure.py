@@ -109,12 +109,7 @@ def test_it_waits_no_longer_than_its_timeout(store: Store, clock: ManualClock) -
             producer.send(message(1), timeout_s=100)
         errors.append(caught.value)
 
-    sending = threading.Thread(target=send)
-    sending.start()
-    while not errors and sending.is_alive():
-        clock.at_s += 50
-        sending.join(0.01)
-    sending.join(LIMIT_S)
+    clock.pass_during(send)
     assert [each.lag for each in errors] == [1]
     with pytest.raises(GroupLagError):
         producer.send(message(1), timeout_s=0)

@@ -97,12 +97,7 @@ def test_a_transaction_waits_for_a_group_no_longer_than_its_timeout(lagging: Sto
             producer.transaction(message(1), timeout_s=100)
         errors.append(caught.value)
 
-    sending = threading.Thread(target=transact)
-    sending.start()
-    while not errors and sending.is_alive():
-        clock.at_s += 50
-        sending.join(0.01)
-    sending.join(LIMIT_S)
+    clock.pass_during(transact)
     assert [each.lag for each in errors] == [1] and half_count(lagging) == 0
 
 
@@ -139,7 +134,7 @@ def test_a_transaction_does_not_wait_for_a_hanging_sync_beyond_its_timeout(of: s
     with TransactionChecker(store, producer.producer_group, check) as checker:
         checker.check_now()
     ends = "".join(op.body.decode() for op in store.read(OP_TOPIC)).split(",")
-    assert sorted(ends) == ["", "0", "1", "2"] and not asked, "it is over, and nobody is asked about it"
+    assert sorted(ends) == ["", "0", "1", "2"] and not asked, "it is over, and the checker is not asked about it"
     found = stores.bodies()
     assert found[b"0"] == 1 + 1 and found[b"1"] == 2 + 1, "halves, and the two that were committed"
 

@@ -5,8 +5,10 @@ Tests that can be written against what users see are; see also flightlog.testing
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from flightlog import ReadOnlyStore, Store, Stores, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
@@ -22,6 +24,7 @@ from flightlog.engine.services.arrivals import Arrivals
 from flightlog.engine.services.flush_service import FlushService
 from flightlog.engine.services.long_polls import LongPolls
 from flightlog.engine.services.prepare_service import PrepareService
+from flightlog.engine.services.retention import CleanUpReport
 from flightlog.engine.services.store_maintenance import StoreMaintenance
 from flightlog.engine.topics.offset_table import OffsetTable
 from flightlog.engine.write.putting import Putter
@@ -68,6 +71,20 @@ def queue_table(store: AnyStore | ReadOnlyStore) -> QueueTable:
 
 def maintenance(store: AnyStore) -> StoreMaintenance:
     return engine(store)._maintenance
+
+
+def segments_removed(store: AnyStore) -> threading.Event:
+    """Set once a round of the store's retention has removed a segment."""
+    removed, clean_up = threading.Event(), maintenance(store).clean_up
+
+    def watched(*args: Any, **named: Any) -> CleanUpReport:
+        report = clean_up(*args, **named)
+        if report.segments:
+            removed.set()
+        return report
+
+    maintenance(store).clean_up = watched  # type: ignore[method-assign]
+    return removed
 
 
 def flush_service(store: AnyStore) -> FlushService:
