@@ -260,18 +260,25 @@ class CheckRound:
                 extra=_fields(half),
             )
         elif answer is not TransactionResolution.UNKNOWN and not self._is_stopping():
+            self._end_asked(half, answer)
+
+    def answer(self, half: StoredMessage, answer: TransactionResolution) -> None:
+        """What a check of another round comes to. Raises InvalidMessageError, DiskError."""
+        self._store.flush()  # under sync flush, a commit record that is not durable cannot be read
+        if not self._end_answered(half):
             self._end(half, answer)
+
+    def _end_asked(self, half: StoredMessage, answer: TransactionResolution) -> None:
+        try:
+            self._end(half, answer)
+        except InvalidMessageError as e:
+            log.error("the transaction %s cannot be committed: %s", half.uniq_key, e, extra=_fields(half))
 
     def _end(self, half: StoredMessage, answer: TransactionResolution) -> None:
         message, hosts = to_put_again(half)
         with self._transactions.lock:
             if answer is TransactionResolution.COMMIT:
-                try:
-                    self._transactions.put_internal(committed(message, half.physical_offset), hosts)
-                except InvalidMessageError as e:
-                    text = "the transaction %s cannot be committed: %s"
-                    log.error(text, half.uniq_key, e, extra=_fields(half))
-                    return
+                self._transactions.put_internal(committed(message, half.physical_offset), hosts)
             self._transactions.note_end(half.queue_offset)
         if (ended := identity(half)) is not None:
             self._answered.add(ended)

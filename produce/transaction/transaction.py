@@ -37,6 +37,11 @@ class Transaction:
         self.committed: PutResult | None = None
         """Where the message was put by `commit`."""
 
+    @property
+    def half_physical_offset(self) -> int:
+        """Where the half message is now: a check may have put it back at the end of its topic."""
+        return self._opened.physical_offset
+
     def commit(self) -> PutResult:
         """Have consumers see the message. Durable when this returns as after `Store.put`: under sync flush, unless the
         message does not wait. Calling it twice answers the same.

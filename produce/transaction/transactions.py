@@ -17,8 +17,10 @@ from ...engine.services.wake_up import WakeUp
 from ...store.errors import FlightlogError, InconsistentGroupError, StoreClosedError, StorePoisonedError, UsageError
 from ...store.message import Message
 from ...store.results import PutResult
+from ...store.stored_message import StoredMessage
 from .check_round import Check, CheckRound
 from .open_transactions import OpenTransaction, OpenTransactions
+from .resolution import TransactionResolution
 
 log = logging.getLogger("flightlog.produce")
 
@@ -118,6 +120,17 @@ class Transactions:
                 this_round.run()
             finally:
                 self._in_round = None
+        self._wake_up.notify()
+
+    def answer(self, half: StoredMessage, resolution: TransactionResolution) -> None:
+        """End a half message that a check was asked about and answered with UNKNOWN; not for UNKNOWN. A message that
+        was committed already is not committed again. Durable with the next sync.
+
+        Raises InvalidMessageError for a message that cannot be put, DiskError, StoreClosedError.
+        """
+        with self._round_lock:
+            this_round = CheckRound(self._usable(), self._open, {}, lambda: self.thread.is_stopping, self._warned_groups)
+            this_round.answer(half, resolution)
         self._wake_up.notify()
 
     def run_due(self) -> float | None:

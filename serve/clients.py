@@ -1,0 +1,179 @@
+"""The clients that are connected: their settings, and the streams on which they take commands."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..consume.group.group_settings import GroupSettings
+from ..consume.group.retry_policy import ExponentialRetryPolicy
+from . import checks
+from .context import Context
+from .grpc_connection import INVALID_ARGUMENT, Call, CallError
+from .protocol import Code, REQUESTS, definition, set_milliseconds, status
+from .refusals import Refused
+
+TelemetryCommand = REQUESTS["Telemetry"]
+GONE_S = 60.0
+"""After how long without a stream and a heartbeat a client is forgotten."""
+PRODUCER_ATTEMPTS, PRODUCER_FIRST_MS, PRODUCER_LONGEST_MS, PRODUCER_MULTIPLIER = 3, 10, 1000, 2
+"""Of the tries of a producer (`grpcClientProducerMaxAttempts` and what follows it)."""
+CONSUMERS = {
+    definition.ClientType.PUSH_CONSUMER,
+    definition.ClientType.SIMPLE_CONSUMER,
+    definition.ClientType.LITE_PUSH_CONSUMER,
+}
+
+
+@dataclass
+class Client:
+    """One client, by its id."""
+
+    settings: Any
+    stream: Call | None
+    heard_s: float
+
+    @property
+    def request_timeout_ms(self) -> int:
+        timeout = self.settings.request_timeout
+        return int(timeout.seconds) * 1000 + int(timeout.nanos) // 1_000_000
+
+    @property
+    def topics(self) -> set[str]:
+        """What a producer publishes to."""
+        return {topic.name for topic in self.settings.publishing.topics}
+
+    @property
+    def is_producer(self) -> bool:
+        return bool(self.settings.HasField("publishing"))
+
+
+class Clients:
+    """In one event loop."""
+
+    def __init__(
+        self,
+        group_settings: Callable[[str], GroupSettings],
+        on_producers: Callable[[], None],
+        on_gone: Callable[[str], None],
+    ) -> None:
+        """`on_producers` is told when producers with a stream come or go, `on_gone` the id of a client that went."""
+        self._group_settings, self._on_producers, self._on_gone = group_settings, on_producers, on_gone
+        self._clients: dict[str, Client] = {}
+
+    def of(self, client_id: str) -> Client | None:
+        return self._clients.get(client_id)
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def producer_of(self, topic: str) -> Call | None:
+        """The stream of a producer of this topic, any one of them; None if there is none."""
+        streams = [each.stream for each in self._clients.values() if topic in each.topics]
+        found = [stream for stream in streams if stream is not None]
+        return random.choice(found) if found else None
+
+    def published_topics(self) -> set[str]:
+        """The topics whose producers can be asked about transactions."""
+        return {topic for each in self._clients.values() if each.stream is not None for topic in each.topics}
+
+    # -- calls
+
+    async def telemetry(self, call: Call) -> None:
+        """Keep the stream of a client: take its settings, answer them with what they come to, send commands."""
+        context: Context | None = None
+        try:
+            while (data := await call.receive()) is not None:
+                command = TelemetryCommand.FromString(data)
+                context = context or Context.of(call)
+                if command.WhichOneof("command") == "settings":
+                    call.send(self._take_settings(context.client_id, command.settings, call).SerializeToString())
+        except Refused as e:
+            raise CallError(INVALID_ARGUMENT, f"process client telemetryCommand failed. {e.text}") from e
+        finally:
+            client = None if context is None else self._clients.get(context.client_id)
+            if client is not None and client.stream is call:
+                client.stream, client.heard_s = None, time.monotonic()
+                if client.is_producer:
+                    self._on_producers()
+
+    def _take_settings(self, client_id: str, settings: Any, stream: Call) -> Any:
+        kind = settings.WhichOneof("pub_sub")
+        if kind is None:
+            raise CallError(INVALID_ARGUMENT, "there is no publishing or subscription data in settings")
+        if kind == "publishing":
+            for topic in settings.publishing.topics:
+                checks.topic_name(topic)
+        else:
+            checks.group_name(settings.subscription.group)
+        self._clients[client_id] = Client(settings, stream, time.monotonic())
+        if kind == "publishing":
+            self._on_producers()
+        return TelemetryCommand(status=status(Code.OK), settings=self._merged(settings))
+
+    def _merged(self, settings: Any) -> Any:
+        """The settings of a client with those of the server: what is asked for and not set stops some clients."""
+        found = definition.Settings()
+        found.CopyFrom(settings)
+        found.metric.on = False
+        backoff = found.backoff_policy
+        if found.HasField("publishing"):
+            found.publishing.max_body_size = checks.MAX_BODY_SIZE
+            found.publishing.validate_message_type = True
+            backoff.max_attempts = PRODUCER_ATTEMPTS
+            set_milliseconds(backoff.exponential_backoff.initial, PRODUCER_FIRST_MS)
+            set_milliseconds(backoff.exponential_backoff.max, PRODUCER_LONGEST_MS)
+            backoff.exponential_backoff.multiplier = PRODUCER_MULTIPLIER
+            return found
+        group = self._group_settings(found.subscription.group.name)
+        found.subscription.fifo = group.is_ordered
+        found.subscription.receive_batch_size = checks.MAX_BATCH
+        set_milliseconds(found.subscription.long_polling_timeout, checks.MAX_POLLING_MS)
+        backoff.max_attempts = group.max_attempts
+        policy = group.retry_policy
+        if isinstance(policy, ExponentialRetryPolicy):
+            set_milliseconds(backoff.exponential_backoff.initial, policy.initial_ms)
+            set_milliseconds(backoff.exponential_backoff.max, policy.max_ms)
+            backoff.exponential_backoff.multiplier = policy.multiplier
+            return found
+        backoff.customized_backoff.ClearField("next")
+        for delay_ms in policy.delays_ms:
+            set_milliseconds(backoff.customized_backoff.next.add(), delay_ms)
+        return found
+
+    async def heartbeat(self, context: Context, request: Any, response: Any) -> None:
+        client = self._known(context)
+        client.heard_s = time.monotonic()
+        if client.settings.client_type in CONSUMERS:
+            checks.group_name(request.group)
+
+    async def notify_client_termination(self, context: Context, request: Any, response: Any) -> None:
+        client = self._known(context)
+        self._forget(context.client_id)
+        if client.settings.client_type in CONSUMERS:
+            checks.group_name(request.group)
+
+    def _known(self, context: Context) -> Client:
+        client = self._clients.get(context.client_id)
+        if client is None:
+            raise Refused(Code.UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
+        if not client.is_producer and client.settings.client_type not in CONSUMERS:
+            name = definition.ClientType.Name(client.settings.client_type)
+            raise Refused(Code.UNRECOGNIZED_CLIENT_TYPE, name)
+        return client
+
+    def _forget(self, client_id: str) -> None:
+        client = self._clients.pop(client_id)
+        self._on_gone(client_id)
+        if client.is_producer:
+            self._on_producers()
+
+    def sweep(self) -> None:
+        """Forget the clients that are gone without a word."""
+        now_s = time.monotonic()
+        for client_id, client in tuple(self._clients.items()):
+            if client.stream is None and now_s - client.heard_s > GONE_S:
+                self._forget(client_id)

@@ -1,0 +1,66 @@
+"""Receives that wait for messages. A waiting one is a coroutine: it has no thread.
+
+What wakes it is the store's own notice that a message can be read, so a delayed message and one that comes again wake
+it as well as one that was just sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container
+from contextlib import suppress
+
+from ..engine.services.arrivals import Arrivals
+from ..store.queue_offsets import QueueKey
+
+
+class Arrival:
+    """A notice of new messages in some queues. A context manager: the notice is forgotten at its end."""
+
+    def __init__(self, polls: LongPolls, arrivals: Arrivals, queues: Container[QueueKey]) -> None:
+        self._polls, self._arrivals, self._queues = polls, arrivals, queues
+        self._loop, self._arrived = asyncio.get_running_loop(), asyncio.Event()
+
+    def expect(self) -> None:
+        """After this, look for messages; if there are none, wait."""
+        self._arrived.clear()
+        self._arrivals.expect(self, self._queues)
+
+    def notify(self) -> None:
+        """By any thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._arrived.set)
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return when there may be something new, when the time is over, or when the server closes."""
+        if self._polls.is_closed:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+
+    def __enter__(self) -> Arrival:
+        self._polls.waiting.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._polls.waiting.discard(self)
+        self._arrivals.forget(self)
+
+
+class LongPolls:
+    """All that wait, in one event loop."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._arrivals = arrivals
+        self.waiting: set[Arrival] = set()
+        self.is_closed = False
+
+    def on(self, queues: Container[QueueKey]) -> Arrival:
+        return Arrival(self, self._arrivals, queues)
+
+    def close(self) -> None:
+        """Answer those that wait; nobody waits from now on."""
+        self.is_closed = True
+        for arrival in tuple(self.waiting):
+            arrival.notify()

@@ -1,0 +1,112 @@
+"""Where a topic is: the one broker that this server is, at the address that its client dialled."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from ..consume.store import STORE_NAME, Store
+from ..produce.message_type import DELAY, FIFO, MIXED, TRANSACTION
+from ..store.errors import TopicExistsError
+from ..store.topic import MESSAGE_TYPE, NORMAL, Topic, TopicPermission
+from . import checks
+from .context import Context
+from .off_loop import OffLoop
+from .protocol import Code, definition
+from .refusals import Refused
+
+WHOLE_BROKER = -1
+"""The queue id of an assignment that is all queues of a broker."""
+TYPES: dict[str, tuple[int, ...]] = {
+    NORMAL: (definition.MessageType.NORMAL,),
+    FIFO: (definition.MessageType.FIFO,),
+    DELAY: (definition.MessageType.DELAY,),
+    TRANSACTION: (definition.MessageType.TRANSACTION,),
+}
+MIXED_TYPES = tuple(types[0] for types in TYPES.values())
+
+
+class Routes:
+    """In one event loop."""
+
+    def __init__(self, store: Store, off_loop: OffLoop, advertised: str | None, *, auto_create: bool) -> None:
+        """`advertised`: the address that every client is told, `host:port`; None: the one that it dialled."""
+        self._store, self._off_loop = store, off_loop
+        self._advertised, self._auto_create = advertised, auto_create
+
+    async def query_route(self, context: Context, request: Any, response: Any) -> None:
+        topic = await self.topic(checks.topic_name(request.topic))
+        broker = self._broker(context, request.endpoints)
+        types = MIXED_TYPES if topic.message_type == MIXED else TYPES.get(topic.message_type, (0,))
+        for queue_id, permission in enumerate(_permissions(topic)):
+            response.message_queues.add(
+                topic=request.topic, id=queue_id, permission=permission, broker=broker, accept_message_types=types
+            )
+
+    async def query_assignment(self, context: Context, request: Any, response: Any) -> None:
+        name, group = checks.topic_name(request.topic), checks.group_name(request.group)
+        topic = await self.topic(name)
+        if TopicPermission.READ not in topic.perm or not topic.read_queue_count:
+            raise Refused(Code.FORBIDDEN, "no readable queue")
+        is_ordered = self._store.group_settings(group).is_ordered
+        broker = self._broker(context, request.endpoints)
+        permission = _permission(topic.perm)
+        for queue_id in range(topic.read_queue_count) if is_ordered else (WHOLE_BROKER,):
+            queue = response.assignments.add().message_queue
+            queue.topic.CopyFrom(request.topic)
+            queue.broker.CopyFrom(broker)
+            queue.id, queue.permission = queue_id, permission
+
+    async def topic(self, name: str) -> Topic:
+        """A topic that is there, or is made now. Raises Refused."""
+        found = self._store.topic(name)
+        if found is not None:
+            return found
+        if not self._auto_create:
+            raise Refused(Code.TOPIC_NOT_FOUND, f"No topic route info in name server for the topic: {name}")
+        return await self._off_loop.run(self._make, name)
+
+    def _make(self, name: str) -> Topic:
+        try:
+            return self._store.create_topic(name, attributes={MESSAGE_TYPE: MIXED})
+        except TopicExistsError:  # made just now
+            found = self._store.topic(name)
+            if found is None:
+                raise
+            return found
+
+    def _broker(self, context: Context, asked: Any) -> Any:
+        """This server as clients dial it."""
+        found = definition.Broker(name=STORE_NAME, id=0)
+        if self._advertised is None and asked.addresses:
+            found.endpoints.CopyFrom(asked)
+            return found
+        host, _, port = (self._advertised or context.authority).rpartition(":")
+        host = host.strip("[]")
+        found.endpoints.scheme = _scheme(host)
+        found.endpoints.addresses.add(host=host, port=int(port) if port.isdigit() else 0)
+        return found
+
+
+def _scheme(host: str) -> int:
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        return int(definition.AddressScheme.DOMAIN_NAME)
+    return int(definition.AddressScheme.IPv4 if version == 4 else definition.AddressScheme.IPv6)
+
+
+def _permission(perm: TopicPermission) -> int:
+    names = {(True, True): "READ_WRITE", (True, False): "READ", (False, True): "WRITE", (False, False): "NONE"}
+    return int(definition.Permission.Value(names[TopicPermission.READ in perm, TopicPermission.WRITE in perm]))
+
+
+def _permissions(topic: Topic) -> list[int]:
+    """Of each queue: ids that are read and written first, then those that are one of the two."""
+    reads = topic.read_queue_count if TopicPermission.READ in topic.perm else 0
+    writes = topic.write_queue_count if TopicPermission.WRITE in topic.perm else 0
+    if not reads and not writes:
+        return [int(definition.Permission.NONE)] * max(topic.queue_count, 1)
+    both = min(reads, writes)
+    rest = definition.Permission.READ if reads > writes else definition.Permission.WRITE
+    return [int(definition.Permission.READ_WRITE)] * both + [int(rest)] * (max(reads, writes) - both)

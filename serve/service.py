@@ -1,0 +1,101 @@
+"""The calls of RocketMQ's MessagingService, each handed to what answers it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..consume.store import Store
+from .clients import Clients
+from .context import Context
+from .grpc_connection import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
+from .long_polls import LongPolls
+from .off_loop import OffLoop
+from .protocol import REQUESTS, RESPONSES, SERVICE_NAME, Code, status
+from .receiving import Receiving
+from .refusals import refusal
+from .renewals import Renewals
+from .routes import Routes
+from .sending import Sending
+from .transactions import ServedTransactions
+
+log = logging.getLogger("flightlog.serve")
+access_log = logging.getLogger("flightlog.serve.access")
+
+Answer = Callable[[Context, Any, Any], Awaitable[None]]
+"""Context, request, and the response to fill."""
+
+
+class Service:
+    """In one event loop."""
+
+    def __init__(self, store: Store, *, advertised: str | None, auto_create: bool) -> None:
+        self.off_loop = OffLoop()
+        self.polls = LongPolls(store.message_store.arrivals)
+        self.renewals = Renewals(store, self.off_loop)
+        self.clients = Clients(store.group_settings, self._producers_changed, self.renewals.forget_client)
+        self.transactions = ServedTransactions(store, self.off_loop, self.clients.producer_of)
+        routes = Routes(store, self.off_loop, advertised, auto_create=auto_create)
+        sending = Sending(store, self.off_loop, routes, self.transactions)
+        self._receiving = Receiving(store, self.off_loop, routes, self.clients, self.polls, self.renewals)
+        self._answers: dict[str, Answer] = {
+            "QueryRoute": routes.query_route,
+            "QueryAssignment": routes.query_assignment,
+            "Heartbeat": self.clients.heartbeat,
+            "NotifyClientTermination": self.clients.notify_client_termination,
+            "SendMessage": sending.send_message,
+            "RecallMessage": sending.recall_message,
+            "AckMessage": self._receiving.ack_message,
+            "ChangeInvisibleDuration": self._receiving.change_invisible_duration,
+            "ForwardMessageToDeadLetterQueue": self._receiving.forward_message_to_dead_letter_queue,
+            "EndTransaction": self.transactions.end_transaction,
+        }
+
+    def _producers_changed(self) -> None:
+        self.transactions.check_topics(self.clients.published_topics())
+
+    async def handle(self, call: Call) -> None:
+        """Serve a call to its end."""
+        service, _, name = call.path.removeprefix("/").partition("/")
+        if service != SERVICE_NAME or name not in REQUESTS:
+            raise CallError(UNIMPLEMENTED, f"no such call: {call.path}")
+        began_s = time.monotonic()
+        if name == "Telemetry":
+            await self.clients.telemetry(call)
+        elif name == "ReceiveMessage":
+            await self._receiving.receive_message(call, await self._request(call, name))
+        elif name in self._answers:
+            await self._answer(call, name, self._answers[name])
+        else:
+            raise CallError(UNIMPLEMENTED, f"{name} is not implemented, as in RocketMQ's proxy")
+        access_log.debug("%s of %s:%d: %.1f ms", name, call.peer, call.peer_port, (time.monotonic() - began_s) * 1000)
+
+    async def _request(self, call: Call, name: str) -> Any:
+        data = await call.receive()
+        if data is None:
+            raise CallError(INVALID_ARGUMENT, "the call has no request")
+        try:
+            return REQUESTS[name].FromString(data)
+        except Exception as e:  # protobuf's DecodeError, of whichever of its implementations is here
+            raise CallError(INVALID_ARGUMENT, f"the request is no {REQUESTS[name].DESCRIPTOR.name}") from e
+
+    async def _answer(self, call: Call, name: str, answer: Answer) -> None:
+        request, response = await self._request(call, name), RESPONSES[name]()
+        try:
+            await answer(Context.of(call), request, response)
+            if not response.status.code:
+                response.status.CopyFrom(status(Code.OK))
+        except Exception as e:  # clients understand codes, and no failed call
+            response.status.CopyFrom(refusal(e))
+        call.send(response.SerializeToString())
+
+    def sweep(self) -> None:
+        """What is done from time to time, in the loop."""
+        self.clients.sweep()
+
+    def tend(self) -> None:
+        """What is done from time to time, by a thread: it may wait for the disk."""
+        self.renewals.renew_due()
+        self.transactions.leave_due()

@@ -1,0 +1,151 @@
+"""Transactions of clients: half messages that wait for an end, and asking the clients that forgot.
+
+A half message is kept as an open transaction until it is as old as its client may be asked about it. Then it is left to
+the store's checks, and from then on its end is an answer to a check, whoever sends it: the check reached its producer,
+or the producer was late. RocketMQ's proxy keeps the same in memory; after a restart both know only what a check named.
+
+A check runs in a thread of the store. It hands the question to the loop, and answers UNKNOWN: the end arrives as a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ..consume.store import Store
+from ..produce.transaction.checker import TransactionChecker, transactions_of
+from ..produce.transaction.resolution import TransactionResolution
+from ..produce.transaction.transaction import Transaction
+from ..store.errors import FlightlogError
+from ..store.settings import FlushMode
+from ..store.stored_message import StoredMessage
+from . import checks
+from .clients import TelemetryCommand
+from .context import Context
+from .grpc_connection import Call, CallError
+from .message_out import message_of
+from .off_loop import OffLoop
+from .protocol import Code, definition
+from .refusals import Refused
+
+log = logging.getLogger("flightlog.serve")
+
+RESOLUTIONS = {
+    definition.TransactionResolution.COMMIT: TransactionResolution.COMMIT,
+    definition.TransactionResolution.ROLLBACK: TransactionResolution.ROLLBACK,
+}
+
+
+@dataclass
+class _Open:
+    transaction: Transaction
+    leave_s: float
+    """When it is left to the checks, on the monotonic clock of the store."""
+
+
+class ServedTransactions:
+    """Its calls run in the loop; what they hand to threads takes one step on a dict at a time."""
+
+    def __init__(self, store: Store, off_loop: OffLoop, find_producer: Callable[[str], Call | None]) -> None:
+        """`find_producer` finds the stream of a producer of a topic."""
+        self._store, self._off_loop, self._find_producer = store, off_loop, find_producer
+        self._clock, self._timeout_ms = store.message_store.clock, store.settings.transaction_timeout_ms
+        self._open: dict[str, _Open] = {}
+        self._left: dict[str, StoredMessage] = {}
+        """Half messages that were left to the checks, where they were last seen."""
+        self._checkers: dict[str, TransactionChecker] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def add(self, transaction: Transaction, recovery_s: int | None) -> None:
+        """A half message was put, whose producer is asked about it after so many seconds; None: as the store's
+        settings say."""
+        wait_s = self._timeout_ms / 1000 if recovery_s is None else recovery_s
+        self._open[transaction.transaction_id] = _Open(transaction, self._clock.monotonic_s() + wait_s)
+
+    async def end_transaction(self, context: Context, request: Any, response: Any) -> None:
+        checks.topic_name(request.topic)
+        if not request.transaction_id.strip():
+            raise Refused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
+        resolution = RESOLUTIONS.get(request.resolution)
+        if resolution is not None:
+            await self._off_loop.run(self._end, request.transaction_id, resolution)
+
+    def _end(self, transaction_id: str, resolution: TransactionResolution) -> None:
+        opened = self._open.pop(transaction_id, None)
+        if opened is not None:
+            transaction = opened.transaction
+            try:
+                if resolution is TransactionResolution.COMMIT:
+                    transaction.commit()
+                else:
+                    transaction.rollback()
+            except FlightlogError:
+                if transaction.resolution is None:  # nothing was stored: the client may try again
+                    self._open[transaction_id] = opened
+                raise
+            return
+        half = self._left.pop(transaction_id, None)
+        if half is None:
+            raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
+        try:
+            transactions_of(self._store).answer(half, resolution)
+        except FlightlogError:
+            self._left[transaction_id] = half
+            raise
+        if self._store.settings.flush_mode is FlushMode.SYNC:
+            self._store.flush()
+
+    # -- checks
+
+    def leave_due(self) -> None:
+        """Leave the transactions that are old enough to the checks. By any thread."""
+        now_s = self._clock.monotonic_s()
+        for transaction_id, opened in tuple(self._open.items()):
+            if opened.leave_s <= now_s and self._open.pop(transaction_id, None) is not None:
+                self._leave(opened.transaction)
+
+    def _leave(self, transaction: Transaction) -> None:
+        transaction.unknown()
+        half = self._store.message_at(transaction.half_physical_offset)
+        if half is not None:
+            self._left[transaction.transaction_id] = half
+
+    def check_topics(self, topics: set[str]) -> None:
+        """The topics that have producers to ask."""
+        for topic in self._checkers.keys() - topics:
+            self._checkers.pop(topic).close()
+        for topic in topics - self._checkers.keys():
+            try:
+                self._checkers[topic] = TransactionChecker(self._store, topic, self._check)
+            except FlightlogError as e:
+                log.warning("nobody is asked about transactions of topic %r: %s", topic, e, extra={"topic": topic})
+
+    def _check(self, half: StoredMessage) -> TransactionResolution:
+        """In a thread of the store."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._ask, half)
+        return TransactionResolution.UNKNOWN
+
+    def _ask(self, half: StoredMessage) -> None:
+        stream, transaction_id = self._find_producer(half.topic), half.uniq_key
+        if stream is None or transaction_id is None:
+            return
+        self._left[transaction_id] = half
+        command = TelemetryCommand()
+        asked = command.recover_orphaned_transaction_command
+        asked.message.CopyFrom(message_of(half, half.topic))
+        asked.transaction_id = transaction_id
+        with suppress(CallError):  # it does not read; another check will ask again
+            stream.send(command.SerializeToString())
+        log.info("asked about the transaction %s of topic %s", transaction_id, half.topic)
+
+    def close(self) -> None:
+        """Leave everything to the checks of the next life."""
+        self.check_topics(set())
+        for opened in self._open.values():
+            with suppress(FlightlogError):
+                opened.transaction.unknown()
