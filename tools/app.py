@@ -15,6 +15,7 @@ from .commands.groups import groups
 from .commands.info import info
 from .commands.redrive import redrive
 from .commands.reset_offset import reset_offset
+from .commands.serve import serve
 from .commands.verify import verify
 from .program import run_program
 
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (clean, delete_group, demo, groups, info, redrive, reset_offset, verify):
+for command in (clean, delete_group, demo, groups, info, redrive, reset_offset, serve, verify):
     app.command()(command)
 app.add_typer(bench)
 

@@ -1,0 +1,58 @@
+"""What `flightlog serve` is told: topics, addresses, and which of them are refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..consume.store import Store
+from ..produce.message_type import MIXED, TYPES
+from ..store.errors import InvalidArgumentError
+from ..store.topic import MESSAGE_TYPE, check_topic_name
+
+DEFAULT_QUEUES = 8
+ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
+
+
+@dataclass(frozen=True)
+class TopicArgument:
+    """`NAME:QUEUES[:TYPE]`"""
+
+    name: str
+    queue_count: int
+    message_type: str
+
+    @classmethod
+    def parsed(cls, text: str) -> TopicArgument:
+        """Raises InvalidArgumentError, InvalidTopicError."""
+        expected = "NAME, NAME:QUEUES or NAME:QUEUES:TYPE, with the type normal, fifo, delay, transaction or mixed"
+        name, *rest = text.split(":")
+        count = rest[0] if rest else str(DEFAULT_QUEUES)
+        kind = rest[1].upper() if len(rest) > 1 else MIXED
+        is_count = count.isascii() and count.isdigit() and 0 < int(count) <= 1 << 16
+        if len(rest) > 2 or not is_count or kind not in (*TYPES, MIXED):
+            raise InvalidArgumentError("--topic", text, expected)
+        check_topic_name(name)
+        return cls(name, int(count), kind)
+
+    def make(self, store: Store) -> None:
+        """Make the topic, or give the one that is there this type. Raises InvalidArgumentError if that one has another
+        number of queues."""
+        there = store.topic(self.name)
+        attributes = {MESSAGE_TYPE: self.message_type}
+        if there is None:
+            store.create_topic(self.name, self.queue_count, attributes=attributes)
+            return
+        if there.read_queue_count != self.queue_count or there.write_queue_count != self.queue_count:
+            given, found = f"{self.name}:{self.queue_count}", there.queue_count
+            raise InvalidArgumentError("--topic", given, f"the {found} queues that the topic has in {store.path}")
+        if there.message_type != self.message_type:
+            store.update_topic(self.name, attributes={**there.attributes, **attributes})
+
+
+def checked_address(text: str) -> str:
+    """`HOST:PORT`. Raises InvalidArgumentError."""
+    found = ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found[2]) < 1 << 16:
+        raise InvalidArgumentError("--advertise", text, "HOST:PORT, such as mq.example.org:8081 or [::1]:8081")
+    return text

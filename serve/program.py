@@ -1,0 +1,75 @@
+"""The program `flightlog serve`: from its arguments to its last log line."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..consume.store import Store, open_store
+from ..store.errors import InvalidArgumentError
+from ..store.settings import StoreSettings
+from ..store.state.progress import FLIGHTLOG_FOLDER
+from .arguments import TopicArgument, checked_address
+from .certificates import development_tls
+from .server import Server
+
+log = logging.getLogger("flightlog.serve")
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """See the command's help."""
+
+    path: Path
+    host: str = "127.0.0.1"
+    port: int = 8081
+    topics: tuple[str, ...] = ()
+    auto_create: bool = True
+    advertise: str | None = None
+    tls_dev: bool = False
+    settings: StoreSettings | None = None
+
+
+def run(options: ServeOptions) -> None:
+    """Open the store and serve it until a SIGTERM or SIGINT. Raises InvalidArgumentError, DiskError and what opening
+    raises."""
+    topics = [TopicArgument.parsed(text) for text in options.topics]
+    advertise = None if options.advertise is None else checked_address(options.advertise)
+    with open_store(options.path, options.settings) as store:
+        for topic in topics:
+            topic.make(store)
+        asyncio.run(_serve(store, options, advertise))
+
+
+async def _serve(store: Store, options: ServeOptions, advertise: str | None) -> None:
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    server = Server(store, advertised=advertise, auto_create=options.auto_create)
+    tls = _tls(options, advertise)
+    try:
+        port = await server.start(options.host, options.port, tls=tls)
+    except OSError as e:
+        expected = "an address of this machine, and a port that is free"
+        raise InvalidArgumentError("--host and --port", f"{options.host}:{options.port}", f"{expected}: {e}") from e
+    kinds = "plaintext and TLS" if tls else "plaintext"
+    log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra={"port": port})
+    await ending.wait()
+    log.info("closing: no more clients are taken")
+    await server.stop()
+    log.info("closed")
+
+
+def _tls(options: ServeOptions, advertise: str | None) -> ssl.SSLContext | None:
+    if not options.tls_dev:
+        return None
+    names = [options.host] + ([] if advertise is None else [advertise.rpartition(":")[0].strip("[]")])
+    folder = options.path / FLIGHTLOG_FOLDER / "tls"
+    context = development_tls(folder, [name for name in names if name not in ("0.0.0.0", "::")])
+    log.info("clients may trust %s", folder / "ca.pem")
+    return context

@@ -1,0 +1,50 @@
+"""`flightlog serve PATH`: the store for RocketMQ's own clients."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from .arguments import StorePath
+
+
+def serve(
+    path: StorePath,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: one that is free.")] = 8081,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:QUEUES[:TYPE]", help="A topic to have, such as orders:8:fifo. Repeatable."),
+    ] = None,
+    auto_create: Annotated[
+        bool, typer.Option("--auto-create/--no-auto-create", help="Make a topic that a client asks for.")
+    ] = True,
+    advertise: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="What clients are told to dial; otherwise what they dialled."),
+    ] = None,
+    tls_dev: Annotated[
+        bool, typer.Option("--tls-dev", help="TLS, too, on the same port, with a certificate made for development.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log each call.")] = False,
+) -> None:
+    """Serve a store to RocketMQ's clients (5.x, gRPC), until SIGTERM or Ctrl-C. The folder is made if it is not there."""
+    from ...serve.program import ServeOptions, run  # asyncio and protobuf, which other commands do without
+
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    if verbose:
+        logging.getLogger("flightlog.serve.access").setLevel(logging.DEBUG)
+    run(
+        ServeOptions(
+            path,
+            host=host,
+            port=port,
+            topics=tuple(topic or ()),
+            auto_create=auto_create,
+            advertise=advertise,
+            tls_dev=tls_dev,
+        )
+    )
