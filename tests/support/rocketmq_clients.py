@@ -1,0 +1,88 @@
+"""RocketMQ's own Python clients, made for a test and shut down at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from flightlog.tests.support.rocketmq_server import ServedStore, deadline
+
+
+class PythonClients:
+    """Makes RocketMQ's Python clients, and shuts them down at the end."""
+
+    def __init__(self, served: ServedStore, undo: ExitStack) -> None:
+        import rocketmq
+
+        self._served, self._undo, self.rocketmq = served, undo, rocketmq
+
+        self.success, self.failure = rocketmq.ConsumeResult.SUCCESS, rocketmq.ConsumeResult.FAILURE
+        resolutions = rocketmq.TransactionResolution
+        self.commit, self.unknown = resolutions.COMMIT, resolutions.TRANSACTION_RESOLUTION_UNSPECIFIED
+
+    @property
+    def configuration(self) -> Any:
+        rocketmq = self.rocketmq
+        return rocketmq.ClientConfiguration(self._served.address, rocketmq.Credentials(), request_timeout=30)
+
+    def producer(self, *topics: str, check: Callable[[Any], Any] | None = None) -> Any:
+        checker: Any = None
+        if check is not None:
+            checker = type("Checker", (self.rocketmq.TransactionChecker,), {"check": lambda _, message: check(message)})()
+        return self._started(self.rocketmq.Producer(self.configuration, topics, checker))
+
+    def simple_consumer(self, group: str, subscriptions: dict[str, Any], wait_s: int = 5) -> Any:
+        found = self._started(self.rocketmq.SimpleConsumer(self.configuration, group, await_duration=wait_s))
+        for topic, expression in subscriptions.items():
+            found.subscribe(topic, expression)
+        return found
+
+    def push_consumer(self, group: str, topic: str, consume: Callable[[Any], Any]) -> Any:
+        rocketmq = self.rocketmq
+        listener = type("Listener", (rocketmq.MessageListener,), {"consume": lambda _, message: consume(message)})()
+        expression = rocketmq.FilterExpression()
+        return self._started(rocketmq.PushConsumer(self.configuration, group, listener, {topic: expression}))
+
+    def _started(self, client: Any) -> Any:
+        client.startup()
+        self._undo.callback(client.shutdown)
+        return client
+
+    def filter(self, expression: str, *, is_sql: bool) -> Any:
+        from rocketmq.grpc_protocol import FilterType
+
+        return self.rocketmq.FilterExpression(expression, FilterType.SQL if is_sql else FilterType.TAG)
+
+    def message(self, topic: str, body: bytes, **fields: Any) -> Any:
+        made = self.rocketmq.Message()
+        made.topic, made.body = topic, body
+        for name, value in fields.items():
+            setattr(made, name, value)
+        return made
+
+
+def receive_until(consumer: Any, count: int, *, invisible_s: int = 60, ack: bool = True) -> list[Any]:
+    """So many messages, in the order in which they came."""
+    found: list[Any] = []
+    ends_s = deadline()
+    while len(found) < count:
+        assert time.monotonic() < ends_s, f"only {len(found)} of {count} messages came"
+        for message in consumer.receive(32, invisible_s):
+            found.append(message)
+            if ack:
+                consumer.ack(message)
+    return found
+
+
+def persistently(call: Callable[[], Any]) -> Any:
+    """What the call returns, once it does: a client waits a while before it dials a server again that was away."""
+    ends_s = deadline()
+    while True:
+        try:
+            return call()
+        except Exception:
+            if time.monotonic() > ends_s:
+                raise
+            time.sleep(0.1)

@@ -1,0 +1,84 @@
+"""A server in this process, in a thread with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
+
+import flightlog
+from flightlog import Store, StoreSettings
+from flightlog.serve.server import Server
+from flightlog.store.disk.clock import SystemClock
+
+PATIENCE_S = 60.0
+
+
+class AheadClock(SystemClock):
+    """The machine's clock, ahead of it by what a test said."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._ahead_ms
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self._ahead_ms / 1000
+
+    def advance(self, ms: int) -> None:
+        self._ahead_ms += ms
+
+
+class ServedStore:
+    """An open store with its server. It may be stopped and started again, on the same port."""
+
+    def __init__(self, path: Path, settings: StoreSettings, tls: ssl.SSLContext | None = None) -> None:
+        self.path, self._settings, self._tls = path, settings, tls
+        self.clock = AheadClock()
+        self.port = 0
+        self.auto_create = True
+        self._ending: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._thread: threading.Thread | None = None
+        self.store: Store
+        self.server: Server
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.store = flightlog.open(self.path, self._settings, clock=self.clock)
+        started: Future[int] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), name="served-store")
+        self._thread.start()
+        self.port = started.result(PATIENCE_S)
+
+    async def _serve(self, started: Future[int]) -> None:
+        ending = asyncio.Event()
+        self._ending = asyncio.get_running_loop(), ending
+        self.server = Server(self.store, auto_create=self.auto_create)
+        try:
+            started.set_result(await self.server.start(port=self.port, tls=self._tls))
+        except BaseException as e:
+            started.set_exception(e)
+            raise
+        await ending.wait()
+        await self.server.stop()
+
+    def stop(self) -> None:
+        if self._ending is not None and self._thread is not None:
+            loop, ending = self._ending
+            self._ending = None
+            loop.call_soon_threadsafe(ending.set)
+            self._thread.join(PATIENCE_S)
+            assert not self._thread.is_alive(), "the server does not end"
+            self.store.close()
+
+
+def deadline() -> float:
+    """When a test that waits for an event gives up."""
+    return time.monotonic() + PATIENCE_S
