@@ -13,7 +13,7 @@ from ..consume.group.retry_policy import ExponentialRetryPolicy
 from . import checks
 from .context import Context
 from .grpc_connection import INVALID_ARGUMENT, Call, CallError
-from .protocol import Code, REQUESTS, definition, set_milliseconds, status
+from .protocol import REQUESTS, Code, definition, set_milliseconds, status
 from .refusals import Refused
 
 TelemetryCommand = REQUESTS["Telemetry"]

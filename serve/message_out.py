@@ -14,7 +14,6 @@ from ..store.topic import NORMAL
 from . import checks
 from .protocol import definition, service, set_milliseconds
 
-
 TYPES = {
     NORMAL: definition.MessageType.NORMAL,
     message_type.FIFO: definition.MessageType.FIFO,

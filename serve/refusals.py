@@ -24,7 +24,6 @@ from ..store.errors import (
 from ..store.timer_errors import InvalidTimerError, TimersCongestedError
 from .protocol import Code, status
 
-
 log = logging.getLogger("flightlog.serve")
 
 OF_ERRORS: tuple[tuple[type[FlightlogError], int], ...] = (
@@ -66,7 +65,9 @@ class Refused(Exception):
 def refused_by(error: FlightlogError) -> Refused:
     """The same for an error of the store."""
     if isinstance(error, MessageTypeError):
-        text = f"TopicMessageType validate failed, the expected type is {error.expected}, but actual type is {error.found}"
+        text = (
+            f"TopicMessageType validate failed, the expected type is {error.expected}, but actual type is {error.found}"
+        )
         return Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
     for kind, code in OF_ERRORS:
         if isinstance(error, kind):

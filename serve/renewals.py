@@ -1,8 +1,8 @@
 """Messages whose invisible time the server prolongs while their client works on them (`auto_renew`).
 
-A push consumer asks for no invisible time. Its messages are invisible for a slice, which is prolonged before it ends, as
-long as the client is connected, for `LONGEST_S` at most. The client goes on to name a message by the handle that it got;
-here is which one counts.
+A push consumer asks for no invisible time. Its messages are invisible for a slice, which is prolonged before it ends as
+long as the client is connected, for `LONGEST_MS` at most. The client names a message by the handle that it got; this
+knows which one counts.
 
 RocketMQ: `DefaultReceiptHandleManager`, `RenewStrategyPolicy`.
 """

@@ -26,7 +26,6 @@ from .refusals import Refused
 from .routes import Routes
 from .transactions import ServedTransactions
 
-
 RECALL_VERSION = "v1"
 
 

@@ -62,7 +62,7 @@ class Server:
         quiet_s = loop.time()
         while loop.time() < ends_s and loop.time() - quiet_s < QUIET_S:
             await asyncio.sleep(0.01)
-            if any(call.path.endswith("/Telemetry") is False for each in listener.connections for call in each.calls.values()):
+            if service.running:
                 quiet_s = loop.time()
         self._tending.cancel()
         with suppress(asyncio.CancelledError):

@@ -32,6 +32,8 @@ class Service:
     """In one event loop."""
 
     def __init__(self, store: Store, *, advertised: str | None, auto_create: bool) -> None:
+        self.running = 0
+        """Calls at work, the streams of telemetry excepted."""
         self.off_loop = OffLoop()
         self.polls = LongPolls(store.message_store.arrivals)
         self.renewals = Renewals(store, self.off_loop)
@@ -61,15 +63,20 @@ class Service:
         service, _, name = call.path.removeprefix("/").partition("/")
         if service != SERVICE_NAME or name not in REQUESTS:
             raise CallError(UNIMPLEMENTED, f"no such call: {call.path}")
-        began_s = time.monotonic()
         if name == "Telemetry":
             await self.clients.telemetry(call)
-        elif name == "ReceiveMessage":
-            await self._receiving.receive_message(call, await self._request(call, name))
-        elif name in self._answers:
-            await self._answer(call, name, self._answers[name])
-        else:
-            raise CallError(UNIMPLEMENTED, f"{name} is not implemented, as in RocketMQ's proxy")
+            return
+        began_s = time.monotonic()
+        self.running += 1
+        try:
+            if name == "ReceiveMessage":
+                await self._receiving.receive_message(call, await self._request(call, name))
+            elif name in self._answers:
+                await self._answer(call, name, self._answers[name])
+            else:
+                raise CallError(UNIMPLEMENTED, f"{name} is not implemented, as in RocketMQ's proxy")
+        finally:
+            self.running -= 1
         access_log.debug("%s of %s:%d: %.1f ms", name, call.peer, call.peer_port, (time.monotonic() - began_s) * 1000)
 
     async def _request(self, call: Call, name: str) -> Any:

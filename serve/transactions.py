@@ -2,9 +2,9 @@
 
 A half message is kept as an open transaction until it is as old as its client may be asked about it. Then it is left to
 the store's checks, and from then on its end is an answer to a check, whoever sends it: the check reached its producer,
-or the producer was late. RocketMQ's proxy keeps the same in memory; after a restart both know only what a check named.
+or the producer was late. RocketMQ's proxy keeps the same in memory; after a restart both know what checks name.
 
-A check runs in a thread of the store. It hands the question to the loop, and answers UNKNOWN: the end arrives as a call.
+A check runs in a thread of the store. It hands the question to the loop and answers UNKNOWN: the end is a call.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from .popped import PopHandle, words_of
 def forward_to_dead_letters(
     store: MessageStore, ack: Callable[[PopHandle], PutStatus], handle: PopHandle, attempt: int
 ) -> PutStatus:
-    """Put the message to `%DLQ%GROUP` and acknowledge it, in this order: a crash in between delivers it again. `attempt`
-    counts its deliveries. Durable on return as an acknowledgement is.
+    """Put the message to `%DLQ%GROUP` and acknowledge it, in this order: a crash in between delivers it again.
+    `attempt` counts its deliveries. Durable on return as an acknowledgement is.
 
     Raises ExpiredHandleError, InvalidArgumentError for a handle of a message that is not there, and as `ack`.
     """

@@ -129,7 +129,9 @@ class Transactions:
         Raises InvalidMessageError for a message that cannot be put, DiskError, StoreClosedError.
         """
         with self._round_lock:
-            this_round = CheckRound(self._usable(), self._open, {}, lambda: self.thread.is_stopping, self._warned_groups)
+            this_round = CheckRound(
+                self._usable(), self._open, {}, lambda: self.thread.is_stopping, self._warned_groups
+            )
             this_round.answer(half, resolution)
         self._wake_up.notify()
 

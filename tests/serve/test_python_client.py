@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import flightlog
-
 from flightlog.tests.support.rocketmq_clients import receive_until
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
 
@@ -23,7 +22,7 @@ def test_a_message_arrives_as_it_was_sent(served: ServedStore, clients: PythonCl
     assert found.properties == {"region": "north"}
     assert found.message_id == receipt.message_id
     assert found.delivery_attempt == 1
-    assert served.store.lag("billing") == {("orders", 0): 0, ("orders", 1): 0}
+    assert not any(served.store.lag("billing").values())
     [stored] = [each for i in range(2) for each in served.store.read("orders", i)]
     assert stored.uniq_key == receipt.message_id
 

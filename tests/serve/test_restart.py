@@ -25,9 +25,9 @@ def test_clients_go_on_after_a_restart(served: ServedStore, clients: PythonClien
     served.stop()
     served.start()
     for message in received:  # by the handles that the server gave before
-        persistently(lambda each=message: consumer.ack(each))
+        persistently(consumer.ack, message)
     for number in range(10, 20):
-        persistently(lambda body=b"%d" % number: producer.send(clients.message("orders", body)))
+        persistently(producer.send, clients.message("orders", b"%d" % number))
     received += receive_until(consumer, 20 - len(received))
     assert sorted(int(each.body) for each in received) == list(range(20))
 
@@ -46,5 +46,5 @@ def test_a_push_consumer_goes_on_after_a_restart(served: ServedStore, clients: P
     assert consumed.get(timeout=PATIENCE_S) == b"before"
     served.stop()
     served.start()
-    persistently(lambda: producer.send(clients.message("orders", b"after")))
+    persistently(producer.send, clients.message("orders", b"after"))
     assert consumed.get(timeout=PATIENCE_S) == b"after"

@@ -30,7 +30,9 @@ class PythonClients:
     def producer(self, *topics: str, check: Callable[[Any], Any] | None = None) -> Any:
         checker: Any = None
         if check is not None:
-            checker = type("Checker", (self.rocketmq.TransactionChecker,), {"check": lambda _, message: check(message)})()
+            checker = type(
+                "Checker", (self.rocketmq.TransactionChecker,), {"check": lambda _, message: check(message)}
+            )()
         return self._started(self.rocketmq.Producer(self.configuration, topics, checker))
 
     def simple_consumer(self, group: str, subscriptions: dict[str, Any], wait_s: int = 5) -> Any:
@@ -76,12 +78,12 @@ def receive_until(consumer: Any, count: int, *, invisible_s: int = 60, ack: bool
     return found
 
 
-def persistently(call: Callable[[], Any]) -> Any:
+def persistently(call: Callable[[Any], Any], argument: Any) -> Any:
     """What the call returns, once it does: a client waits a while before it dials a server again that was away."""
     ends_s = deadline()
     while True:
         try:
-            return call()
+            return call(argument)
         except Exception:
             if time.monotonic() > ends_s:
                 raise

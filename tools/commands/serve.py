@@ -31,7 +31,7 @@ def serve(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each call.")] = False,
 ) -> None:
-    """Serve a store to RocketMQ's clients (5.x, gRPC), until SIGTERM or Ctrl-C. The folder is made if it is not there."""
+    """Serve a store to RocketMQ's 5.x clients until SIGTERM or Ctrl-C. Makes the store if it is not there."""
     from ...serve.program import ServeOptions, run  # asyncio and protobuf, which other commands do without
 
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
