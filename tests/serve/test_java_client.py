@@ -1,0 +1,45 @@
+"""RocketMQ's own Java client, unmodified, over TLS and without, on the same port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flightlog.serve.certificates import development_tls
+from flightlog.tests.serve.conftest import SETTINGS
+from flightlog.tests.support.rocketmq_java import JavaClientMissingError, fetch_client, run_clients
+from flightlog.tests.support.rocketmq_server import ServedStore
+
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import AssertClean
+
+
+@pytest.fixture
+def served_with_tls(tmp_path: Path, assert_clean: AssertClean) -> Iterator[ServedStore]:
+    try:
+        fetch_client()
+    except JavaClientMissingError as e:
+        pytest.skip(str(e))
+    made = ServedStore(tmp_path / "store", SETTINGS, development_tls(tmp_path / "tls", ()))
+    made.start()
+    yield made
+    made.stop()
+    assert_clean(made.path)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("kind", ["tls", "plain"])
+def test_java_sends_receives_transacts_and_retries(served_with_tls: ServedStore, kind: str) -> None:
+    assert run_clients(served_with_tls.address, kind) == [
+        "recalled true",
+        "received [in order, later, plain]",
+        "as sent true",
+        "group order-7",
+        "asked left",
+        "committed [committed, left]",
+        "attempts 1 2",
+        "done",
+    ]

@@ -1,0 +1,44 @@
+"""RocketMQ's own Java client, which Maven brings: `tests/serve/java`."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1] / "serve" / "java"
+JARS = FOLDER / "target" / "dependency"
+PROGRAM = FOLDER / "Clients.java"
+FETCH_S, RUN_S = 600.0, 300.0
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+
+
+class JavaClientMissingError(Exception):
+    """This machine lacks what it takes to run the client; the message names it."""
+
+
+@cache
+def fetch_client() -> Path:
+    """The folder with its jar. Raises JavaClientMissingError."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            raise JavaClientMissingError(f"no {program} here")
+    JARS.mkdir(parents=True, exist_ok=True)
+    with open(JARS / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not list(JARS.glob("rocketmq-client-java-*.jar")):
+            command = ["mvn", "-q", "-B", "dependency:copy-dependencies"]
+            found = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=FETCH_S)
+            if found.returncode:
+                raise JavaClientMissingError(f"Maven could not fetch it: {found.stdout[-2000:]}{found.stderr[-2000:]}")
+    return JARS
+
+
+def run_clients(address: str, kind: str) -> list[str]:
+    """What the program says about the server at this address; `kind` is tls or plain."""
+    command = ["java", *SHORT_LIVED, "-cp", f"{fetch_client()}/*", str(PROGRAM), address, kind]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S)
+    assert found.returncode == 0, f"{found.stdout[-4000:]}\n{found.stderr[-4000:]}"
+    return found.stdout.splitlines()
