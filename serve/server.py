@@ -50,6 +50,11 @@ class Server:
             except FlightlogError as e:
                 log.warning("the store is not looked after: %s", e, extra={"cause": repr(e)})
 
+    @property
+    def waiting_count(self) -> int:
+        """Receives that wait for a message now."""
+        return 0 if self._service is None else len(self._service.polls.waiting)
+
     async def stop(self, drain_s: float = DRAIN_S) -> None:
         """Take no more clients, answer the receives that wait, let calls that run come to their end, and close."""
         if self._service is None or self._listener is None or self._tending is None:
