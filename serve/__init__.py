@@ -1,8 +1,8 @@
 """A store behind RocketMQ's gRPC protocol, for its unmodified official clients.
 
-Translation only: what messages, groups and transactions mean is in produce/, consume/ and engine/.
+Translation only: what messages, groups and transactions mean is in produce/, consume/ and engine/. The files of the
+folder itself are the program and the server. Which room inside imports from which:
 
-    server ──> listener ──> grpc_connection
-       └─────> service ──> routes, clients, sending, receiving, transactions ──> checks, refusals, protocol
-                                              receiving ──> long_polls, renewals, message_out
+    calls -> http2
+    http2 -> nothing
 """

@@ -14,7 +14,7 @@ from ..store.errors import InvalidArgumentError
 from ..store.settings import StoreSettings
 from ..store.state.progress import FLIGHTLOG_FOLDER
 from .arguments import TopicArgument, checked_address
-from .certificates import development_tls
+from .http2.certificates import development_tls
 from .server import Server
 
 log = logging.getLogger("flightlog.serve")
@@ -58,11 +58,12 @@ async def _serve(store: Store, options: ServeOptions, advertise: str | None) -> 
         expected = "an address of this machine, and a port that is free"
         raise InvalidArgumentError("--host and --port", f"{options.host}:{options.port}", f"{expected}: {e}") from e
     kinds = "plaintext and TLS" if tls else "plaintext"
-    log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra={"port": port})
+    fields = {"path": str(options.path), "port": port}
+    log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra=fields)
     await ending.wait()
-    log.info("closing: no more clients are taken")
+    log.info("closing: no more clients are taken", extra=fields)
     await server.stop()
-    log.info("closed")
+    log.info("closed", extra=fields)
 
 
 def _tls(options: ServeOptions, advertise: str | None) -> ssl.SSLContext | None:
@@ -71,5 +72,5 @@ def _tls(options: ServeOptions, advertise: str | None) -> ssl.SSLContext | None:
     names = [options.host] + ([] if advertise is None else [advertise.rpartition(":")[0].strip("[]")])
     folder = options.path / FLIGHTLOG_FOLDER / "tls"
     context = development_tls(folder, [name for name in names if name not in ("0.0.0.0", "::")])
-    log.info("clients may trust %s", folder / "ca.pem")
+    log.info("clients may trust %s", folder / "ca.pem", extra={"path": str(folder)})
     return context

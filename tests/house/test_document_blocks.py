@@ -39,6 +39,14 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "pip install .                            # in a checkout; needs numpy and crc32c",
     ): "installs from the network; tests/house/test_wheel.py builds and installs, tests/tools/test_demo.py is the demo",
     (
+        "docs/serve.md",
+        "pip install 'flightlog[serve,tools]'",
+    ): "serves until it is told to end; tests/serve/test_command.py runs the command",
+    (
+        "docs/serve.md",
+        "from rocketmq import ClientConfiguration, Credentials, Message, Producer, SimpleConsumer",
+    ): "needs a server at port 8081; tests/serve/test_python_client.py does the same at a free one",
+    (
         "docs/performance.md",
         "pip install '.[tools,peers,arrow]'                         # in a checkout",
     ): "an hour of benchmarks; tests/tools/test_bench*.py runs them with --quick",

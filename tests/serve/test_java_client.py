@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.serve.certificates import development_tls
+from flightlog.serve.http2.certificates import development_tls
 from flightlog.tests.serve.conftest import SETTINGS
 from flightlog.tests.support.rocketmq_java import JavaClientMissingError, fetch_client, run_clients
 from flightlog.tests.support.rocketmq_server import ServedStore

@@ -10,8 +10,8 @@ import pytest
 
 import flightlog
 from flightlog import ExpiredHandleError, Message, PoppedMessage, Store, StoreSettings
-from flightlog.serve.off_loop import OffLoop
-from flightlog.serve.renewals import LONGEST_MS, SLICE_MS, Renewals
+from flightlog.serve.calls.off_loop import OffLoop
+from flightlog.serve.calls.renewals import LONGEST_MS, SLICE_MS, Renewals
 from flightlog.testing import ManualClock
 from flightlog.tests.support.rocketmq_server import deadline
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ..consume.pop.pop_errors import ExpiredHandleError
-from ..produce.send_errors import GroupLagError, MessageTypeError, NoRouteError, SendTimeoutError
-from ..store.errors import (
+from ...consume.pop.pop_errors import ExpiredHandleError
+from ...produce.send_errors import GroupLagError, MessageTypeError, NoRouteError, SendTimeoutError
+from ...store.errors import (
     BodyTooLargeError,
     DiskFullError,
     FlightlogError,
@@ -21,7 +21,7 @@ from ..store.errors import (
     TopicNotFoundError,
     TopicPermissionError,
 )
-from ..store.timer_errors import InvalidTimerError, TimersCongestedError
+from ...store.timer_errors import InvalidTimerError, TimersCongestedError
 from .protocol import Code, status
 
 log = logging.getLogger("flightlog.serve")

@@ -8,15 +8,15 @@ import binascii
 from collections.abc import Sequence
 from typing import Any
 
-from ..consume.store import STORE_NAME, Store
-from ..produce.message_type import TRANSACTION_PREPARED
-from ..produce.producer import Producer
-from ..produce.queue_hash import by_jump_hash
-from ..produce.transaction.half_message import IMMUNITY_S, PRODUCER_GROUP
-from ..store.format import property_names as props
-from ..store.format.sys_flag import COMPRESSED
-from ..store.message import Message
-from ..store.results import PutResult, PutStatus
+from ...consume.store import STORE_NAME, Store
+from ...produce.message_type import TRANSACTION_PREPARED
+from ...produce.producer import Producer
+from ...produce.queue_hash import by_jump_hash
+from ...produce.transaction.half_message import IMMUNITY_S, PRODUCER_GROUP
+from ...store.format import property_names as props
+from ...store.format.sys_flag import COMPRESSED
+from ...store.message import Message
+from ...store.results import PutResult, PutStatus
 from . import checks
 from .context import Context
 from .message_out import TRACE_CONTEXT

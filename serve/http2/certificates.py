@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store.errors import MissingExtraError
+from ...store.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -90,7 +90,8 @@ class Listener:
             first = await asyncio.wait_for(_peek(accepted), FIRST_BYTE_S)
             tls = self.tls if first == TLS_HANDSHAKE else None
             if first == TLS_HANDSHAKE and tls is None:
-                log.warning("a client wants TLS, and this server has none: start it with --tls-dev")
+                text = "a client wants TLS, and this server has none: start it with --tls-dev"
+                log.warning(text, extra={"port": self.port})
             if first is None or (first == TLS_HANDSHAKE and tls is None):
                 accepted.close()
                 return

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Container
 from contextlib import suppress
 
-from ..engine.services.arrivals import Arrivals
-from ..store.queue_offsets import QueueKey
+from ...engine.services.arrivals import Arrivals
+from ...store.queue_offsets import QueueKey
 
 
 class Arrival:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..store.topic import NAME_MAX_LENGTH, VALID_NAME, is_system_topic
+from ...store.topic import NAME_MAX_LENGTH, VALID_NAME, is_system_topic
 from .protocol import Code, milliseconds
 from .refusals import Refused
 

@@ -6,19 +6,19 @@ import asyncio
 from concurrent.futures import Future
 from typing import Any
 
-from ..consume.pop.check_point import MAX_COUNT
-from ..consume.pop.forward import forward_to_dead_letters
-from ..consume.pop.pop_errors import ExpiredHandleError
-from ..consume.pop.pop_topics import retry_topic
-from ..consume.pop.popped import PopHandle, PoppedMessage, words_of
-from ..consume.store import Store
-from ..index.filter.sql_filter import SqlFilter
-from ..store.errors import FlightlogError, InvalidArgumentError
-from ..store.queue_offsets import QueueKey
+from ...consume.pop.check_point import MAX_COUNT
+from ...consume.pop.forward import forward_to_dead_letters
+from ...consume.pop.pop_errors import ExpiredHandleError
+from ...consume.pop.pop_topics import retry_topic
+from ...consume.pop.popped import PopHandle, PoppedMessage, words_of
+from ...consume.store import Store
+from ...index.filter.sql_filter import SqlFilter
+from ...store.errors import FlightlogError, InvalidArgumentError
+from ...store.queue_offsets import QueueKey
 from . import checks
 from .clients import Clients
 from .context import Context
-from .grpc_connection import Call
+from ..http2.grpc_connection import Call
 from .long_polls import LongPolls
 from .message_out import popped_response
 from .off_loop import OffLoop

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from ..consume.pop.popped import PoppedMessage
-from ..produce import message_type
-from ..store.format import property_names as props
-from ..store.format.sys_flag import COMPRESSED
-from ..store.stored_message import StoredMessage
-from ..store.topic import NORMAL
+from ...consume.pop.popped import PoppedMessage
+from ...produce import message_type
+from ...store.format import property_names as props
+from ...store.format.sys_flag import COMPRESSED
+from ...store.stored_message import StoredMessage
+from ...store.topic import NORMAL
 from . import checks
 from .protocol import definition, service, set_milliseconds
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..consume.group.group_settings import GroupSettings
-from ..consume.group.retry_policy import ExponentialRetryPolicy
+from ...consume.group.group_settings import GroupSettings
+from ...consume.group.retry_policy import ExponentialRetryPolicy
 from . import checks
 from .context import Context
-from .grpc_connection import INVALID_ARGUMENT, Call, CallError
+from ..http2.grpc_connection import INVALID_ARGUMENT, Call, CallError
 from .protocol import REQUESTS, Code, definition, set_milliseconds, status
 from .refusals import Refused
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..consume.store import Store
+from ...consume.store import Store
 from .clients import Clients
 from .context import Context
-from .grpc_connection import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
+from ..http2.grpc_connection import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
 from .long_polls import LongPolls
 from .off_loop import OffLoop
 from .protocol import REQUESTS, RESPONSES, SERVICE_NAME, Code, status

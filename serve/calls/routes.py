@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from ..consume.store import STORE_NAME, Store
-from ..produce.message_type import DELAY, FIFO, MIXED, TRANSACTION
-from ..store.errors import TopicExistsError
-from ..store.topic import MESSAGE_TYPE, NORMAL, Topic, TopicPermission
+from ...consume.store import STORE_NAME, Store
+from ...produce.message_type import DELAY, FIFO, MIXED, TRANSACTION
+from ...store.errors import TopicExistsError
+from ...store.topic import MESSAGE_TYPE, NORMAL, Topic, TopicPermission
 from . import checks
 from .context import Context
 from .off_loop import OffLoop

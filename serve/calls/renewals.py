@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from ..consume.pop.pop_errors import ExpiredHandleError
-from ..consume.pop.popped import PopHandle, words_of
-from ..consume.store import Store
-from ..store.errors import FlightlogError
+from ...consume.pop.pop_errors import ExpiredHandleError
+from ...consume.pop.popped import PopHandle, words_of
+from ...consume.store import Store
+from ...store.errors import FlightlogError
 from .off_loop import OffLoop
 
 log = logging.getLogger("flightlog.serve")

@@ -16,17 +16,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..consume.store import Store
-from ..produce.transaction.checker import TransactionChecker, transactions_of
-from ..produce.transaction.resolution import TransactionResolution
-from ..produce.transaction.transaction import Transaction
-from ..store.errors import FlightlogError
-from ..store.settings import FlushMode
-from ..store.stored_message import StoredMessage
+from ...consume.store import Store
+from ...produce.transaction.checker import TransactionChecker, transactions_of
+from ...produce.transaction.resolution import TransactionResolution
+from ...produce.transaction.transaction import Transaction
+from ...store.errors import FlightlogError
+from ...store.settings import FlushMode
+from ...store.stored_message import StoredMessage
 from . import checks
 from .clients import TelemetryCommand
 from .context import Context
-from .grpc_connection import Call, CallError
+from ..http2.grpc_connection import Call, CallError
 from .message_out import message_of
 from .off_loop import OffLoop
 from .protocol import Code, definition
@@ -141,7 +141,8 @@ class ServedTransactions:
         asked.transaction_id = transaction_id
         with suppress(CallError):  # it does not read; another check will ask again
             stream.send(command.SerializeToString())
-        log.info("asked about the transaction %s of topic %s", transaction_id, half.topic)
+        told = {"uniq_key": transaction_id, "topic": half.topic}
+        log.info("asked about the transaction %s of topic %r", transaction_id, half.topic, extra=told)
 
     def close(self) -> None:
         """Leave everything to the checks of the next life."""

@@ -13,7 +13,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ..store.errors import MissingExtraError
+from ...store.errors import MissingExtraError
 
 PACKAGE = "rocketmq"
 STUBS = f"{PACKAGE}.grpc_protocol"

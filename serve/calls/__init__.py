@@ -1,0 +1,6 @@
+"""The calls of RocketMQ's MessagingService, each translated to what the store has for it.
+
+service ──> routes, clients, sending, receiving, transactions       what answers a call
+receiving ──> long_polls, renewals, message_out                     waiting, keeping, showing
+all of them ──> context, checks, refusals, protocol, off_loop
+"""

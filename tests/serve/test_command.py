@@ -1,0 +1,97 @@
+"""`flightlog serve` as a program: its arguments, its first and its last line."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
+
+import flightlog
+from flightlog.serve.arguments import TopicArgument, checked_address
+from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
+
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import AssertClean
+
+COMMAND = (sys.executable, "-P", "-m", "flightlog", "serve")
+SERVING = re.compile(r"serving \S+ on 127\.0\.0\.1:(\d+)")
+
+
+@contextmanager
+def served(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A running program, and its port."""
+    with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if found := SERVING.search(line):
+                    break
+            else:
+                raise AssertionError("".join(lines))
+            yield process, int(found[1])
+        finally:
+            process.kill()
+
+
+def test_it_serves_until_it_is_told_to_end(tmp_path: Path, assert_clean: AssertClean) -> None:
+    path = tmp_path / "store"
+    with served(str(path), "--port", "0", "--topic", "orders:3", "--topic", "steps:2:fifo") as (process, port):
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = MessagingServiceStub(channel)
+            assert stub.SendMessage(a_send(), metadata=METADATA, timeout=60).status.code == 20000
+            first, *_ = stub.ReceiveMessage(a_receive(), metadata=METADATA, timeout=60)
+            assert first.status.code == 20000
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        rest = process.stderr.read()
+        assert process.wait(60) == 0, rest
+        assert "closed cleanly" in rest
+    assert_clean(path)
+    with flightlog.open_read_only(path) as view:
+        assert {name: (each.read_queue_count, each.message_type) for name, each in view.topics().items()} == {
+            "orders": (3, "MIXED"),
+            "steps": (2, "FIFO"),
+        }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--topic", "orders:none"], "--topic='orders:none'"),
+        (["--topic", "orders:1:urgent"], "fifo"),
+        (["--advertise", "here"], "--advertise='here'"),
+        (["--host", "192.0.2.1"], "an address of this machine"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(tmp_path: Path, arguments: list[str], told: str) -> None:
+    command = [*COMMAND, str(tmp_path / "store"), *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    last = found.stderr.splitlines()[-1]
+    assert (found.returncode, told in last, last.startswith("flightlog: ")) == (2, True, True), found.stderr
+
+
+def test_what_a_topic_argument_says() -> None:
+    assert TopicArgument.parsed("orders") == TopicArgument("orders", 8, "MIXED")
+    assert TopicArgument.parsed("orders:2:Transaction") == TopicArgument("orders", 2, "TRANSACTION")
+    assert checked_address("[::1]:8081") == "[::1]:8081"
+
+
+def test_a_topic_that_is_there_keeps_its_queues(tmp_path: Path) -> None:
+    with flightlog.open(tmp_path / "store", flightlog.StoreSettings.small()) as store:
+        TopicArgument("orders", 2, "FIFO").make(store)
+        TopicArgument("orders", 2, "MIXED").make(store)
+        found = store.topic("orders")
+        assert found is not None and found.message_type == "MIXED"
+        with pytest.raises(flightlog.InvalidArgumentError, match="the 2 queues"):
+            TopicArgument("orders", 4, "MIXED").make(store)
