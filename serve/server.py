@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from ..consume.store import Store
 from ..store.errors import FlightlogError
+from .calls.service import Service
 from .http2.grpc_connection import GrpcConnection
 from .http2.listener import Listener
-from .calls.service import Service
 
 log = logging.getLogger("flightlog.serve")
 

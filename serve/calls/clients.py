@@ -10,9 +10,9 @@ from typing import Any
 
 from ...consume.group.group_settings import GroupSettings
 from ...consume.group.retry_policy import ExponentialRetryPolicy
+from ..http2.grpc_connection import INVALID_ARGUMENT, Call, CallError
 from . import checks
 from .context import Context
-from ..http2.grpc_connection import INVALID_ARGUMENT, Call, CallError
 from .protocol import REQUESTS, Code, definition, set_milliseconds, status
 from .refusals import Refused
 

@@ -15,10 +15,10 @@ from ...consume.store import Store
 from ...index.filter.sql_filter import SqlFilter
 from ...store.errors import FlightlogError, InvalidArgumentError
 from ...store.queue_offsets import QueueKey
+from ..http2.grpc_connection import Call
 from . import checks
 from .clients import Clients
 from .context import Context
-from ..http2.grpc_connection import Call
 from .long_polls import LongPolls
 from .message_out import popped_response
 from .off_loop import OffLoop

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ...consume.store import Store
+from ..http2.grpc_connection import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
 from .clients import Clients
 from .context import Context
-from ..http2.grpc_connection import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
 from .long_polls import LongPolls
 from .off_loop import OffLoop
 from .protocol import REQUESTS, RESPONSES, SERVICE_NAME, Code, status

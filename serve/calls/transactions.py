@@ -23,10 +23,10 @@ from ...produce.transaction.transaction import Transaction
 from ...store.errors import FlightlogError
 from ...store.settings import FlushMode
 from ...store.stored_message import StoredMessage
+from ..http2.grpc_connection import Call, CallError
 from . import checks
 from .clients import TelemetryCommand
 from .context import Context
-from ..http2.grpc_connection import Call, CallError
 from .message_out import message_of
 from .off_loop import OffLoop
 from .protocol import Code, definition

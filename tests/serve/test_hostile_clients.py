@@ -136,7 +136,7 @@ def test_a_large_answer_waits_for_a_slow_reader(served: ServedStore) -> None:
         served.store.put(flightlog.Message("orders", body))
     options = [("grpc.max_receive_message_length", -1), ("grpc.http2.lookahead_bytes", 65535)]
     with grpc.insecure_channel(served.address, options=options) as channel:
-        bodies = []
+        bodies: list[bytes] = []
         while len(bodies) < 3:
             request = a_receive()
             request.batch_size = 32
