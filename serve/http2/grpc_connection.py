@@ -36,6 +36,8 @@ MAX_CALLS = 1000
 MAX_UNSENT = 32 << 20
 """Bytes of answers that wait for a client to read them, on one connection."""
 PREFIX_SIZE = 5
+PREFACE_SIZE, FRAME_HEADER_SIZE, MAX_FRAME_SIZE = 24, 9, 16 << 10
+"""Of HTTP/2; the last is what a server takes unless it says more."""
 
 OK, CANCELLED, INVALID_ARGUMENT, DEADLINE, EXHAUSTED, UNIMPLEMENTED, INTERNAL = 0, 1, 3, 4, 8, 12, 13
 """Status codes of gRPC."""
@@ -132,6 +134,30 @@ def _timeout_s(text: str) -> float | None:
 Handler = Callable[[Call], Awaitable[None]]
 
 
+class FrameSizes:
+    """Looks at the length of each frame when its header comes. h2 does so when the whole frame is there, which may be
+    16 MiB that nobody has asked for."""
+
+    def __init__(self) -> None:
+        self._left, self._header = PREFACE_SIZE, b""
+        """Bytes of a frame that are to come; the part of a header that came."""
+
+    def check(self, data: bytes) -> None:
+        """Raises ValueError for a frame that is too long."""
+        at = min(self._left, len(data))
+        self._left -= at
+        while at < len(data):
+            part = data[at : at + FRAME_HEADER_SIZE - len(self._header)]
+            self._header += part
+            at += len(part)
+            if len(self._header) == FRAME_HEADER_SIZE:
+                size, self._header = int.from_bytes(self._header[:3], "big"), b""
+                if size > MAX_FRAME_SIZE:
+                    raise ValueError(f"a frame of {size} bytes: expected {MAX_FRAME_SIZE} at most")
+                step = min(size, len(data) - at)
+                at, self._left = at + step, size - step
+
+
 class GrpcConnection(asyncio.Protocol):
     """Of one client. `handle` serves its calls; `on_lost` is told when it is gone."""
 
@@ -139,6 +165,7 @@ class GrpcConnection(asyncio.Protocol):
         self._handle, self._on_lost = handle, on_lost
         config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         self._h2 = h2.connection.H2Connection(config)
+        self._frame_sizes = FrameSizes()
         self._transport: asyncio.Transport | None = None
         self.calls: dict[int, Call] = {}
         self._unsent: dict[int, bytearray] = {}
@@ -176,6 +203,7 @@ class GrpcConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard_s = time.monotonic()
         try:
+            self._frame_sizes.check(data)
             for event in self._h2.receive_data(data):
                 self._on_event(event)
         except (h2.exceptions.H2Error, ValueError, KeyError, IndexError) as e:

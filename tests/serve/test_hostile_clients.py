@@ -13,6 +13,7 @@ from rocketmq.grpc_protocol import service_pb2 as service
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
+from flightlog.serve.http2.grpc_connection import FrameSizes
 from flightlog.tests.serve.test_refusals import METADATA, a_receive
 from flightlog.tests.support.rocketmq_server import PATIENCE_S, deadline
 
@@ -78,6 +79,20 @@ def test_clients_that_say_nothing_hold_nobody_up(served: ServedStore, is_served:
     assert is_served()
 
 
+@pytest.mark.parametrize("step", [1, 2, 7, 100])
+def test_frames_are_measured_wherever_they_are_cut(step: int) -> None:
+    frames = PREFACE + SETTINGS + b"\x00\x00\x05" + bytes(6 + 5) + SETTINGS
+    for last, is_fine in ((b"\x00\x40\x00" + bytes(6), True), (b"\x00\x40\x01" + bytes(6), False)):
+        sizes, data = FrameSizes(), frames + last
+        try:
+            for at in range(0, len(data), step):
+                sizes.check(data[at : at + step])
+        except ValueError:
+            assert not is_fine
+        else:
+            assert is_fine
+
+
 def call_with(address: str, data: bytes, **options: Any) -> grpc.RpcError:
     with grpc.insecure_channel(address, **options) as channel, pytest.raises(grpc.RpcError) as caught:
         channel.unary_unary(QUERY)(data, metadata=METADATA, timeout=PATIENCE_S)
@@ -131,15 +146,15 @@ def test_a_receive_that_waits_is_answered_when_the_server_ends(served: ServedSto
 
 
 def test_a_large_answer_waits_for_a_slow_reader(served: ServedStore) -> None:
-    body = bytes(3 << 20)
-    for _ in range(3):
+    body = bytes(700 << 10)
+    for _ in range(10):
         served.store.put(flightlog.Message("orders", body))
     options = [("grpc.max_receive_message_length", -1), ("grpc.http2.lookahead_bytes", 65535)]
     with grpc.insecure_channel(served.address, options=options) as channel:
         bodies: list[bytes] = []
-        while len(bodies) < 3:
+        while len(bodies) < 10:
             request = a_receive()
             request.batch_size = 32
             answers = MessagingServiceStub(channel).ReceiveMessage(request, metadata=METADATA, timeout=60)
             bodies += [each.message.body for each in answers if each.HasField("message")]
-    assert bodies == [body] * 3
+    assert bodies == [body] * 10
