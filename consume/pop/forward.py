@@ -22,11 +22,11 @@ def forward_to_dead_letters(
 
     Raises ExpiredHandleError, InvalidArgumentError for a handle of a message that is not there, and as `ack`.
     """
-    words, now_ms = words_of(checked_handle(handle)), store.clock.now_ms()
+    (words, queue_offset), now_ms = words_of(checked_handle(handle)), store.clock.now_ms()
     if words.expires_ms <= now_ms:
         raise ExpiredHandleError([handle], words.expires_ms, now_ms)
-    found = store.get(words.key.topic, words.key.queue_id, words.queue_offset, 1).messages
-    if not found or found[0].queue_offset != words.queue_offset:
+    found = store.get(words.key.topic, words.key.queue_id, queue_offset, 1).messages
+    if not found or found[0].queue_offset != queue_offset:
         raise InvalidArgumentError("handle", handle.extra_info, "the handle of a message that is still there")
     send_to_dead_letters(store, handle.group, replace(found[0], topic=handle.topic), attempt)
     return ack(handle)

@@ -50,7 +50,7 @@ class Renewals:
 
     def add(self, client_id: str, handle: PopHandle) -> None:
         key = client_id, handle.group, handle.topic, handle.extra_info
-        self._renewed[key] = _Renewed(handle, words_of(handle).expires_ms, self._clock.now_ms())
+        self._renewed[key] = _Renewed(handle, _expires_ms(handle), self._clock.now_ms())
 
     def take(self, client_id: str, handle: PopHandle) -> PopHandle:
         """The handle that counts; it is prolonged no more."""
@@ -75,7 +75,7 @@ class Renewals:
                 each.failures += 1
                 log.warning("a message was not kept for its client: %s", e, extra={"cause": repr(e)})
             else:
-                each.handle, each.expires_ms = handle, words_of(handle).expires_ms
+                each.handle, each.expires_ms = handle, _expires_ms(handle)
                 if key not in self._renewed:  # it was acknowledged meanwhile, by the handle before
                     self._acknowledge(handle)
 
@@ -98,3 +98,8 @@ class Renewals:
                 self._store.change_invisible(handle, GIVEN_BACK_MS)
             except FlightlogError as e:
                 log.info("a message comes again when its time is over: %s", e, extra={"cause": repr(e)})
+
+
+def _expires_ms(handle: PopHandle) -> int:
+    words, _ = words_of(handle)
+    return words.expires_ms

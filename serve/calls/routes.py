@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from ...consume.store import STORE_NAME, Store
+from ...consume.readers import STORE_NAME
+from ...consume.store import Store
 from ...produce.message_type import DELAY, FIFO, MIXED, TRANSACTION
 from ...store.errors import TopicExistsError
 from ...store.topic import MESSAGE_TYPE, NORMAL, Topic, TopicPermission

@@ -8,7 +8,8 @@ import binascii
 from collections.abc import Sequence
 from typing import Any
 
-from ...consume.store import STORE_NAME, Store
+from ...consume.readers import STORE_NAME
+from ...consume.store import Store
 from ...produce.message_type import TRANSACTION_PREPARED
 from ...produce.producer import Producer
 from ...produce.queue_hash import by_jump_hash
