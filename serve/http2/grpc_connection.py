@@ -163,7 +163,12 @@ class GrpcConnection(asyncio.Protocol):
 
     def __init__(self, handle: Handler, on_lost: Callable[[GrpcConnection], None]) -> None:
         self._handle, self._on_lost = handle, on_lost
-        config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
+        config = h2.config.H2Configuration(
+            client_side=False,
+            header_encoding="utf-8",
+            validate_outbound_headers=False,  # they are all below, in lower case
+            normalize_outbound_headers=False,
+        )
         self._h2 = h2.connection.H2Connection(config)
         self._frame_sizes = FrameSizes()
         self._transport: asyncio.Transport | None = None
