@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 
@@ -56,3 +57,16 @@ def checked_address(text: str) -> str:
     if found is None or not 0 < int(found[2]) < 1 << 16:
         raise InvalidArgumentError("--advertise", text, "HOST:PORT, such as mq.example.org:8081 or [::1]:8081")
     return text
+
+
+def check_loopback(host: str) -> None:
+    """Raises InvalidArgumentError for an address that other machines may reach."""
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        expected = (
+            "a loopback address, or --insecure as well: whoever reaches this address can read and write everything"
+        )
+        raise InvalidArgumentError("--host", host, expected)

@@ -13,7 +13,7 @@ from ..consume.store import Store, open_store
 from ..store.errors import InvalidArgumentError
 from ..store.settings import StoreSettings
 from ..store.state.progress import FLIGHTLOG_FOLDER
-from .arguments import TopicArgument, checked_address
+from .arguments import TopicArgument, check_loopback, checked_address
 from .http2.certificates import development_tls
 from .server import Server
 
@@ -31,6 +31,7 @@ class ServeOptions:
     auto_create: bool = True
     advertise: str | None = None
     tls_dev: bool = False
+    insecure: bool = False
     settings: StoreSettings | None = None
 
 
@@ -39,6 +40,8 @@ def run(options: ServeOptions) -> None:
     raises."""
     topics = [TopicArgument.parsed(text) for text in options.topics]
     advertise = None if options.advertise is None else checked_address(options.advertise)
+    if not options.insecure:
+        check_loopback(options.host)
     with open_store(options.path, options.settings) as store:
         for topic in topics:
             topic.make(store)

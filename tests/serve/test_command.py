@@ -9,14 +9,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
-from flightlog.serve.arguments import TopicArgument, checked_address
+from flightlog.serve.arguments import TopicArgument, check_loopback, checked_address
+from flightlog.serve.program import ServeOptions, run
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
 
 if TYPE_CHECKING:
@@ -65,25 +66,34 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path, assert_clean: AssertC
         }
 
 
+def test_a_wrong_argument_is_one_sentence(tmp_path: Path) -> None:
+    command = [*COMMAND, str(tmp_path / "store"), "--topic", "orders:1:urgent"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stderr.count("\n")) == (2, 1), found.stderr
+    assert found.stderr.startswith("flightlog: --topic='orders:1:urgent': expected NAME")
+
+
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("wrong", "told"),
     [
-        (["--topic", "orders:none"], "--topic='orders:none'"),
-        (["--topic", "orders:1:urgent"], "fifo"),
-        (["--advertise", "here"], "--advertise='here'"),
-        (["--host", "192.0.2.1"], "an address of this machine"),
+        ({"topics": ("orders:none",)}, "--topic='orders:none'"),
+        ({"topics": ("orders:1:fifo:more",)}, "NAME:QUEUES:TYPE"),
+        ({"advertise": "here"}, "--advertise='here'"),
+        ({"host": "0.0.0.0"}, "a loopback address, or --insecure"),
+        ({"host": "example.org"}, "a loopback address, or --insecure"),
+        ({"host": "192.0.2.1", "insecure": True}, "an address of this machine"),
     ],
 )
-def test_a_wrong_argument_is_one_sentence(tmp_path: Path, arguments: list[str], told: str) -> None:
-    command = [*COMMAND, str(tmp_path / "store"), *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    last = found.stderr.splitlines()[-1]
-    assert (found.returncode, told in last, last.startswith("flightlog: ")) == (2, True, True), found.stderr
+def test_wrong_options_are_refused(tmp_path: Path, wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(flightlog.InvalidArgumentError, match=re.escape(told)):
+        run(ServeOptions(tmp_path / "store", settings=flightlog.StoreSettings.small(), **wrong))
 
 
 def test_what_a_topic_argument_says() -> None:
     assert TopicArgument.parsed("orders") == TopicArgument("orders", 8, "MIXED")
     assert TopicArgument.parsed("orders:2:Transaction") == TopicArgument("orders", 2, "TRANSACTION")
+    for host in ("127.0.0.1", "::1", "localhost"):
+        check_loopback(host)
     assert checked_address("[::1]:8081") == "[::1]:8081"
 
 

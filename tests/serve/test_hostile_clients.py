@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -13,16 +16,18 @@ from rocketmq.grpc_protocol import service_pb2 as service
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
+from flightlog.serve.http2.certificates import development_tls
 from flightlog.serve.http2.grpc_connection import FrameSizes
+from flightlog.tests.serve.conftest import SETTINGS
 from flightlog.tests.serve.test_refusals import METADATA, a_receive
-from flightlog.tests.support.rocketmq_server import PATIENCE_S, deadline
+from flightlog.tests.support.rocketmq_server import PATIENCE_S, ServedStore, deadline
 
 if TYPE_CHECKING:
-    from flightlog.tests.support.rocketmq_server import ServedStore
+    from flightlog.tests.conftest import AssertClean
 
 QUERY = "/apache.rocketmq.v2.MessagingService/QueryRoute"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
 
 @pytest.fixture
@@ -55,8 +60,8 @@ def ends(connection: socket.socket) -> bool:
         b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
         b"\x16\x03\x01\x02\x00",  # a client that wants TLS, of a server without
         PREFACE + b"\xff" * 64,
-        PREFACE + SETTINGS + b"\x00\x00\x04\x01\x05\x00\x00\x00\x01\xff\xff\xff\xff",  # headers that are none
-        PREFACE + SETTINGS + b"\x00\x00\x05\x00\x00\x00\x00\x00\x07hello",  # data of no stream
+        PREFACE + SETTINGS_FRAME + b"\x00\x00\x04\x01\x05\x00\x00\x00\x01\xff\xff\xff\xff",  # headers that are none
+        PREFACE + SETTINGS_FRAME + b"\x00\x00\x05\x00\x00\x00\x00\x00\x07hello",  # data of no stream
     ],
 )
 def test_nonsense_ends_its_own_connection(served: ServedStore, is_served: Callable[[], bool], data: bytes) -> None:
@@ -71,7 +76,7 @@ def test_clients_that_say_nothing_hold_nobody_up(served: ServedStore, is_served:
     halves = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(50)]
     try:
         for connection in halves:
-            connection.sendall(PREFACE + SETTINGS)
+            connection.sendall(PREFACE + SETTINGS_FRAME)
         assert is_served()
     finally:
         for connection in silent + halves:
@@ -81,7 +86,7 @@ def test_clients_that_say_nothing_hold_nobody_up(served: ServedStore, is_served:
 
 @pytest.mark.parametrize("step", [1, 2, 7, 100])
 def test_frames_are_measured_wherever_they_are_cut(step: int) -> None:
-    frames = PREFACE + SETTINGS + b"\x00\x00\x05" + bytes(6 + 5) + SETTINGS
+    frames = PREFACE + SETTINGS_FRAME + b"\x00\x00\x05" + bytes(6 + 5) + SETTINGS_FRAME
     for last, is_fine in ((b"\x00\x40\x00" + bytes(6), True), (b"\x00\x40\x01" + bytes(6), False)):
         sizes, data = FrameSizes(), frames + last
         try:
@@ -91,6 +96,27 @@ def test_frames_are_measured_wherever_they_are_cut(step: int) -> None:
             assert not is_fine
         else:
             assert is_fine
+
+
+def test_many_tls_handshakes_at_once_all_end(tmp_path: Path, assert_clean: AssertClean) -> None:
+    made = ServedStore(tmp_path / "store", SETTINGS, development_tls(tmp_path / "tls", ()))
+    made.start()
+    try:
+        trusting = ssl.create_default_context(cafile=tmp_path / "tls" / "ca.pem")
+        trusting.set_alpn_protocols(["h2"])
+
+        def shake(_: int) -> str | None:
+            with (
+                socket.create_connection(("127.0.0.1", made.port), PATIENCE_S) as plain,
+                trusting.wrap_socket(plain, server_hostname="localhost") as secured,
+            ):
+                return secured.selected_alpn_protocol()
+
+        with ThreadPoolExecutor(20) as threads:
+            assert list(threads.map(shake, range(40))) == ["h2"] * 40
+    finally:
+        made.stop()
+    assert_clean(made.path)
 
 
 def call_with(address: str, data: bytes, **options: Any) -> grpc.RpcError:

@@ -29,6 +29,10 @@ def serve(
     tls_dev: Annotated[
         bool, typer.Option("--tls-dev", help="TLS, too, on the same port, with a certificate made for development.")
     ] = False,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen on an address that other machines reach. There is no access control."),
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each call.")] = False,
 ) -> None:
     """Serve a store to RocketMQ's 5.x clients until SIGTERM or Ctrl-C. Makes the store if it is not there."""
@@ -46,5 +50,6 @@ def serve(
             auto_create=auto_create,
             advertise=advertise,
             tls_dev=tls_dev,
+            insecure=insecure,
         )
     )
