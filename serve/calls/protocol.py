@@ -13,19 +13,17 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ...store.errors import MissingExtraError
-
 PACKAGE = "rocketmq"
 STUBS = f"{PACKAGE}.grpc_protocol"
 
 
 def _stubs() -> tuple[Any, Any]:
-    """The modules of definitions and of the service. Raises MissingExtraError."""
+    """The modules of definitions and of the service. Raises ModuleNotFoundError."""
     if STUBS in sys.modules:
         return _modules()
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError("serve", "RocketMQ's protocol")
+        raise ModuleNotFoundError("no package rocketmq here", name=PACKAGE)
     folder = spec.submodule_search_locations[0]
     had_package = PACKAGE in sys.modules
     bare = {PACKAGE: folder, STUBS: f"{folder}/grpc_protocol"}
@@ -42,10 +40,7 @@ def _stubs() -> tuple[Any, Any]:
 
 
 def _modules() -> tuple[Any, Any]:
-    try:
-        return importlib.import_module(f"{STUBS}.definition_pb2"), importlib.import_module(f"{STUBS}.service_pb2")
-    except ImportError as e:
-        raise MissingExtraError("serve", "RocketMQ's protocol") from e
+    return importlib.import_module(f"{STUBS}.definition_pb2"), importlib.import_module(f"{STUBS}.service_pb2")
 
 
 definition, service = _stubs()

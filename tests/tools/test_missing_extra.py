@@ -28,6 +28,14 @@ def test_the_command_names_its_extra(cli: Cli, hiding: Hiding, hidden: str) -> N
         )
 
 
+@pytest.mark.parametrize("hidden", ["h2", "rocketmq", "google"])
+def test_the_server_names_its_extra(cli: Cli, hiding: Hiding, tmp_path: Path, hidden: str) -> None:
+    finished = cli("serve", tmp_path / "store", env=hiding(hidden))
+    assert (finished.code, finished.out, finished.err.count("\n")) == (2, "", 1), finished.err
+    assert finished.err.endswith("needs the extra 'serve': run  pip install 'flightlog[serve]'\n")
+    assert not (tmp_path / "store").exists()
+
+
 def test_the_first_half_of_the_demo_needs_the_core_alone(cli: Cli, hiding: Hiding, tmp_path: Path) -> None:
     environment = hiding(*OPTIONAL)
     stores = tmp_path / "demo"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ...store.errors import MissingExtraError
 from .arguments import StorePath
 
 
@@ -36,8 +37,10 @@ def serve(
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each call.")] = False,
 ) -> None:
     """Serve a store to RocketMQ's 5.x clients until SIGTERM or Ctrl-C. Makes the store if it is not there."""
-    from ...serve.program import ServeOptions, run  # asyncio and protobuf, which other commands do without
-
+    try:
+        from ...serve.program import ServeOptions, run  # asyncio and protobuf, which other commands do without
+    except ImportError as e:
+        raise MissingExtraError("serve", f"serving RocketMQ's clients (no module {e.name} here)") from e
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     if verbose:
         logging.getLogger("flightlog.serve.access").setLevel(logging.DEBUG)
