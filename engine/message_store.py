@@ -350,6 +350,11 @@ class MessageStore(native.OrdinaryPut):
         self.check_usable()
         return self._reader.queue_bounds(topic, queue_id)
 
+    @documented_by(Reader.end_offsets)
+    def end_offsets(self, queues: Iterable[QueueKey]) -> list[int]:
+        self.check_usable()
+        return self._reader.end_offsets(queues)
+
     @documented_by(Reader.offset_at)
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int | datetime, boundary: Boundary = "lower") -> int:
         self.check_usable()

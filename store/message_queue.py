@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from .arguments import check_type
 
 
 class MessageQueue(NamedTuple):
@@ -26,3 +29,9 @@ def java_order(text: str) -> bytes:
     """What Java's `String.compareTo` compares: UTF-16 code units. Code points have another order where a text has one
     beyond U+FFFF."""
     return text.encode("utf-16-be", "surrogatepass")
+
+
+def check_queues(queues: Iterable[object]) -> None:
+    """Raises WrongTypeError for what is no MessageQueue."""
+    for queue in queues:
+        check_type("queue", queue, MessageQueue, "a MessageQueue, as in the attribute `queues`")

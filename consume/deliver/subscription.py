@@ -11,20 +11,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 
 from ...engine.services.wake_up import WakeUp
 from ...index.filter.wanted import Wanted
-from ...store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
+from ...store.arguments import INT64_MAX, check_seconds, check_time_ms, check_whole
 from ...store.disk.clock import Clock
 from ...store.errors import StoreClosedError, UsageError
 from ...store.format import property_names as props
 from ...store.get_result import GetResult, GetStatus
-from ...store.message_queue import MessageQueue
+from ...store.message_queue import MessageQueue, check_queues
 from ..allocate.allocate import AllocationStrategy
-from ..group.consumed_store import ConsumedStore, ConsumeProgress, StoresNow
+from ..group.consumed_store import ConsumedStore, ConsumeProgress, StoresNow, queues_with_news
 from ..group.group import Change
 from ..group.initial_offset import StartFrom, start_offset
 from ..retry.send_back import retry_topic
@@ -423,11 +424,16 @@ class Subscription(AsyncSubscription):
 
     def _pull(self) -> None:
         """Read from one queue after another, until there is something."""
-        for _ in range(len(self._turns)):
-            queue = next(iter(self._turns))
-            self._turns.move_to_end(queue)
-            if self._may_read(queue) and self._read(queue):
+        for queue in islice(self._turns, 1):  # where much waits, it is here
+            if self._pull_in_turn(queue):
                 return
+        for queue in queues_with_news(self._stores(), {each: self._has[each].position for each in self._turns}):
+            if self._pull_in_turn(queue):
+                return
+
+    def _pull_in_turn(self, queue: MessageQueue) -> bool:
+        self._turns.move_to_end(queue)
+        return self._may_read(queue) and self._read(queue)
 
     def _may_read(self, queue: MessageQueue) -> bool:
         not_before_s = self._not_before.get(queue)
@@ -592,9 +598,3 @@ class Subscription(AsyncSubscription):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def check_queues(queues: Iterable[object]) -> None:
-    """Raises WrongTypeError for what is none."""
-    for queue in queues:
-        check_type("queue", queue, MessageQueue, "a MessageQueue, as in the attribute `queues`")

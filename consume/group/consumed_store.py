@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...engine.message_store import MessageStore
 from ...engine.services.arrivals import Arrivals
 from ...engine.topics.offset_table import OffsetTable
+from ...store.errors import FlightlogError
 from ...store.format.light_queues import is_light
 from ...store.message_queue import MessageQueue
 from ...store.queue_offsets import QueueKey
@@ -82,6 +83,20 @@ class ConsumedStore:
 
 StoresNow = Callable[[], Mapping[str, ConsumedStore]]
 """The stores that are read at this moment, by name."""
+
+
+def queues_with_news(
+    stores: Mapping[str, ConsumedStore], positions: Mapping[MessageQueue, int]
+) -> Iterator[MessageQueue]:
+    """Those of these queues, in their order, whose end is not the position that they were read up to. One look at the
+    log for all queues of a store, where a read of each would be one for each."""
+    ends: dict[MessageQueue, int] = {}
+    for name, store in stores.items():
+        queues = [queue for queue in positions if queue.broker_name == name]
+        keys = [(queue.topic, queue.queue_id) for queue in queues]
+        with suppress(FlightlogError):  # then a read of each tells why
+            ends.update(zip(queues, store.store.end_offsets(keys), strict=True))
+    return (queue for queue, position in positions.items() if ends.get(queue) != position)
 
 
 class ConsumeProgress(Protocol):

@@ -17,7 +17,8 @@ from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.consume.deliver.subscription import Subscription
 from flightlog.consume.group.group import Change
 from flightlog.consume.group.initial_offset import StartFrom
-from flightlog.store.errors import InconsistentGroupError, StoreClosedError, UsageError
+from flightlog.engine.message_store import MessageStore
+from flightlog.store.errors import FlightlogError, InconsistentGroupError, StoreClosedError, UsageError
 from flightlog.store.message_queue import MessageQueue
 from flightlog.tests.support import killed_consumer
 
@@ -148,6 +149,37 @@ def test_a_waiting_member_is_woken_by_a_put(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", list(flightlog.FlushMode))
+def test_of_many_queues_those_with_news_alone_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wake-up read each of them, twice."""
+    reads: list[int] = []
+    get = MessageStore.get
+
+    def counted(store: MessageStore, topic: str, queue_id: int, *args: int, **named: object) -> object:
+        reads.append(queue_id)
+        return get(store, topic, queue_id, *args, **named)  # type: ignore[arg-type]
+
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.create_topic("orders", 16)
+        put(store, 40)
+        member = store.subscribe("orders", "g")
+        assert len(numbers(member)) == 40
+        monkeypatch.setattr(MessageStore, "get", counted)
+        store.put(Message("orders", b"40", queue_id=11))
+        message = member.receive(0)
+        assert message is not None and message.body == b"40" and message.ack()
+        assert reads[-1] == 11 and len(reads) <= 2, "the queue whose turn it was, and that with news"
+
+
+def test_ends_that_cannot_be_told_stop_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> list[int]:
+        raise FlightlogError("no ends now")
+
+    monkeypatch.setattr(MessageStore, "end_offsets", refused)
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        put(store, 40)
+        assert numbers(store.subscribe("orders", "g")) == list(range(40))
+
+
 def test_a_pull_that_waits_costs_no_round_of_the_flush_service(
     tmp_path: Path, mode: flightlog.FlushMode, assert_clean: AssertClean
 ) -> None:

@@ -90,6 +90,7 @@ STORE: dict[str, Call] = {
     "update_topic": lambda o: o.on.update_topic("t", 8),
     "wait_until_prepared": lambda o: o.on.wait_until_prepared(1),
 }
+ENGINE: dict[str, Call] = {**STORE, "end_offsets": lambda o: o.on.end_offsets([("t", 0)])}
 CONSUMING_STORE: dict[str, Call] = {
     **STORE,
     "subscribe": lambda o: o.on.subscribe("t", "g"),
@@ -194,6 +195,7 @@ PRODUCER: Answers = {
 }
 TRANSACTION: Answers = {
     "commit": (lambda o: o.on.commit(), CLOSED),
+    "half_physical_offset": (lambda o: o.on.half_physical_offset >= 0, True),
     "rollback": (lambda o: o.on.rollback(), CLOSED),
     "unknown": (lambda o: o.on.unknown(), CLOSED),
 }
@@ -243,7 +245,7 @@ def test_a_closed_store(tmp_path: Path, kind: type[flightlog.Store | MessageStor
     next(on.reading)
     end = opened.queue_bounds("t", 0)[1]
     opened.close()
-    check_refused(CONSUMING_STORE if kind is flightlog.Store else STORE, on, f"{path}: the store was closed")
+    check_refused(CONSUMING_STORE if kind is flightlog.Store else ENGINE, on, f"{path}: the store was closed")
     opened.close()
     assert opened.is_closed and opened.corrupt_skipped == 0
     with flightlog.open_read_only(path) as view:
@@ -311,7 +313,7 @@ def test_a_transaction_and_a_checker_of_a_closed_store(store: flightlog.Store) -
     ("of", "rows", "beside"),
     [
         (ReadOnlyStore, VIEW, {"close"}),
-        (MessageStore, STORE, NO_CALLS | {"check_usable", "put_slow"}),
+        (MessageStore, ENGINE, NO_CALLS | {"check_usable", "put_slow"}),
         (flightlog.Store, CONSUMING_STORE, NO_CALLS),
         (flightlog.Subscription, SUBSCRIPTION, OF_THE_GROUP),
         (Consumer, CONSUMER, set()),
