@@ -148,7 +148,6 @@ def test_a_waiting_member_is_woken_by_a_put(tmp_path: Path) -> None:
         assert not thread.is_alive() and found == [b"a", b"b", b"last"]
 
 
-@pytest.mark.parametrize("mode", list(flightlog.FlushMode))
 def test_of_many_queues_those_with_news_alone_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wake-up read each of them, twice."""
     reads: list[int] = []
@@ -180,6 +179,7 @@ def test_ends_that_cannot_be_told_stop_no_reader(tmp_path: Path, monkeypatch: py
         assert numbers(store.subscribe("orders", "g")) == list(range(40))
 
 
+@pytest.mark.parametrize("mode", list(flightlog.FlushMode))
 def test_a_pull_that_waits_costs_no_round_of_the_flush_service(
     tmp_path: Path, mode: flightlog.FlushMode, assert_clean: AssertClean
 ) -> None:
