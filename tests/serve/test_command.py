@@ -19,6 +19,7 @@ import flightlog
 from flightlog.serve.arguments import TopicArgument, check_loopback, checked_address
 from flightlog.serve.program import ServeOptions, run
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
+from flightlog.tests.support.rocketmq_server import PATIENCE_S
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
@@ -68,7 +69,7 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path, assert_clean: AssertC
 
 def test_a_wrong_argument_is_one_sentence(tmp_path: Path) -> None:
     command = [*COMMAND, str(tmp_path / "store"), "--topic", "orders:1:urgent"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (found.returncode, found.stderr.count("\n")) == (2, 1), found.stderr
     assert found.stderr.startswith("flightlog: --topic='orders:1:urgent': expected NAME")
 

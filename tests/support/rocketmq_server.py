@@ -14,7 +14,7 @@ from flightlog import Store, StoreSettings
 from flightlog.serve.server import Server
 from flightlog.store.disk.clock import SystemClock
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 class AheadClock(SystemClock):
