@@ -85,10 +85,10 @@ def test_threads_have_turns_of_their_own(stores: Stores) -> None:
         assert ids == [(ids[0] + i) % 4 for i in range(20)]
 
 
-def test_a_store_with_more_queues_gets_more(stores: Stores) -> None:
+def test_a_store_with_more_queues_gets_more(stores: Stores, clock: ManualClock) -> None:
     for name, queue_count in (("a", 2), ("b", 6)):
         stores.add(name).create_topic(TOPIC, queue_count)
-    producer = Producer(stores.open)
+    producer = Producer(stores.open, clock=clock)  # a send that takes half a second would have its store left alone
     assert [queue.broker_name for queue in producer.queues(TOPIC)] == ["a"] * 2 + ["b"] * 6
     assert Counter(result.queue.broker_name for result in fill(producer, 80)) == {"a": 20, "b": 60}
 
@@ -134,9 +134,9 @@ def test_queues_take_turns_while_their_only_store_is_to_be_left_alone(stores: St
 
 
 @pytest.mark.parametrize("rule", [by_sip_hash, by_hash_code, by_jump_hash])
-def test_a_group_has_one_queue_and_its_order(rule: object, stores: Stores) -> None:
+def test_a_group_has_one_queue_and_its_order(rule: object, stores: Stores, clock: ManualClock) -> None:
     stores.add("b")
-    producer = Producer({"a": stores.add("a"), "b": stores.open["b"]}, rule=rule)  # type: ignore[arg-type]
+    producer = Producer({"a": stores.add("a"), "b": stores.open["b"]}, rule=rule, clock=clock)  # type: ignore[arg-type]
     for number in range(60):
         group = f"group-{number % 6}"
         result = producer.send(message(number), group=group)

@@ -63,10 +63,10 @@ def run_full(disk: FaultyDisk) -> None:
         disk.fail(operation, "commitlog/", errno.ENOSPC)
 
 
-def test_queues_take_turns_and_results_are_in_order(stores: Stores) -> None:
+def test_queues_take_turns_and_results_are_in_order(stores: Stores, clock: ManualClock) -> None:
     for name in "ab":
         stores.add(name)
-    producer = Producer(stores.open)
+    producer = Producer(stores.open, clock=clock)
     results = producer.send_many(messages(80))
     assert Counter(each.queue for each in results) == dict.fromkeys(producer.queues(TOPIC), 10)
     for number, each in enumerate(results):
@@ -76,7 +76,7 @@ def test_queues_take_turns_and_results_are_in_order(stores: Stores) -> None:
     assert producer.send_many([]) == []
 
 
-def test_a_store_gets_one_put_and_one_sync(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_gets_one_put_and_one_sync(stores: Stores, monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
     calls: list[str] = []
     for name in "ab":
         store = stores.add(name, SYNC)
@@ -86,7 +86,7 @@ def test_a_store_gets_one_put_and_one_sync(stores: Stores, monkeypatch: pytest.M
             return put(some)
 
         monkeypatch.setattr(store, "put_many", noted)
-    producer = Producer(stores.open)
+    producer = Producer(stores.open, clock=clock)
     for number, _ in enumerate(producer.queues(TOPIC)):  # the segments are made
         producer.send(Message(TOPIC, b""), selector=lambda queues, _, number=number: queues[number])  # type: ignore[misc]
     before = {name: disk.count("sync", "commitlog/") for name, disk in stores.disks.items()}
@@ -97,10 +97,10 @@ def test_a_store_gets_one_put_and_one_sync(stores: Stores, monkeypatch: pytest.M
     }
 
 
-def test_one_group_and_a_group_for_each(stores: Stores) -> None:
+def test_one_group_and_a_group_for_each(stores: Stores, clock: ManualClock) -> None:
     for name in "ab":
         stores.add(name)
-    producer = Producer(stores.open)
+    producer = Producer(stores.open, clock=clock)
     results = producer.send_many(messages(30), group="g")
     assert {each.queue for each in results} == {producer.send(Message(TOPIC, b"30"), group="g").queue}
     assert [each.put.queue_offset for each in results] == list(range(30))
@@ -113,10 +113,10 @@ def test_one_group_and_a_group_for_each(stores: Stores) -> None:
     assert len({each.queue for n, each in stored.items() if n % 3 == 0}) > 4, "those without a group take turns"
 
 
-def test_one_queue_as_rocketmqs_batch_send(stores: Stores) -> None:
+def test_one_queue_as_rocketmqs_batch_send(stores: Stores, clock: ManualClock) -> None:
     for name in "ab":
         stores.add(name)
-    producer = Producer(stores.open)
+    producer = Producer(stores.open, clock=clock)
     used = [{each.queue for each in producer.send_many(messages(10), one_queue=True)} for _ in range(8)]
     assert {len(each) for each in used} == {1} and len(set.union(*used)) == 8
     mixed = [*messages(4), Message("other", b"4"), Message("other", b"5")]
