@@ -65,7 +65,7 @@ class Server:
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + drain_s
         quiet_s = loop.time()
-        while loop.time() < ends_s and loop.time() - quiet_s < QUIET_S:
+        while listener.connections and loop.time() < ends_s and loop.time() - quiet_s < QUIET_S:
             await asyncio.sleep(0.01)
             if service.running:
                 quiet_s = loop.time()

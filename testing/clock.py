@@ -1,8 +1,10 @@
-"""A clock that moves only when a test moves it."""
+"""Clocks that a test moves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from ..store.disk.clock import SystemClock
 
 
 @dataclass
@@ -27,3 +29,21 @@ class ManualClock:
         """Let `ms` milliseconds pass. A service that sleeps notices at its next round."""
         self.at_ms += ms
         self.passed_ms += ms
+
+
+class AheadClock(SystemClock):
+    """The machine's clock, moved ahead by `advance`: for a store whose clients have clocks of their own."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+        """By how many milliseconds it is ahead of the machine's clock."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_ms / 1000
+
+    def advance(self, ms: int) -> None:
+        """Let `ms` milliseconds pass. A service that sleeps notices at its next round."""
+        self.ahead_ms += ms

@@ -20,11 +20,12 @@ from pathlib import Path
 import pytest
 
 from ..consume.store import Store
-from ..engine.read_only import open_read_only
 from ..store.disk.disk import RealDisk
 from ..store.errors import DiskError
+from ..store.settings import StoreSettings
 from .faulty_disk import FaultyDisk
-from .stores import open_small
+from .served_store import SETTINGS, ServedStore, serve
+from .stores import open_small, verify_closed
 
 
 @pytest.fixture
@@ -46,8 +47,36 @@ def flightlog_store(tmp_path: Path, flightlog_disk: RealDisk) -> Iterator[Store]
         flightlog_disk.heal()
     with suppress(DiskError):  # of a sync that the test made fail
         store.close()
-    with open_small(store.path, disk=flightlog_disk):
-        pass
-    with open_read_only(store.path) as view:
-        report = view.verify()
-    assert report.is_clean, "\n".join(map(str, report.findings))
+    verify_closed(store.path, disk=flightlog_disk)
+
+
+@pytest.fixture(scope="session")
+def rocketmq_settings() -> StoreSettings:
+    """The settings of the stores of `rocketmq` and `rocketmq_session`: small files."""
+    return SETTINGS
+
+
+@pytest.fixture
+def rocketmq(tmp_path: Path, rocketmq_settings: StoreSettings) -> Iterator[ServedStore]:
+    """A server for RocketMQ's 5.x clients, with a fresh store in the folder `rocketmq` of `tmp_path`: connect to
+    `rocketmq.address`. See `flightlog.testing.ServedStore`. After the test it is closed, and the store is verified.
+
+    Needs the extra `serve`."""
+    with serve(tmp_path / "rocketmq", rocketmq_settings) as served:
+        yield served
+
+
+@pytest.fixture
+def rocketmq_store(rocketmq: ServedStore) -> Store:
+    """The store of `rocketmq`, in Python; after `rocketmq.restart()` it is `rocketmq.store`."""
+    return rocketmq.store
+
+
+@pytest.fixture(scope="session")
+def rocketmq_session(
+    tmp_path_factory: pytest.TempPathFactory, rocketmq_settings: StoreSettings
+) -> Iterator[ServedStore]:
+    """One server for all tests of the session, or of each worker of pytest-xdist. Keep the tests apart by topics and
+    groups of their own: `rocketmq_session.new_name("orders")`."""
+    with serve(tmp_path_factory.mktemp("rocketmq") / "store", rocketmq_settings) as served:
+        yield served

@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 from ..consume.store import Store
+from ..engine.read_only import open_read_only
 from ..store.disk.clock import Clock
 from ..store.disk.disk import Disk
 from ..store.settings import StoreSettings
@@ -40,6 +41,22 @@ def kill(store: Store) -> None:
 
 def _save_nothing() -> None:
     """In place of OffsetTable.save."""
+
+
+def verify_closed(
+    folder: str | os.PathLike[str],
+    settings: StoreSettings | None = None,
+    *,
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Open a closed store, which recovers one that was killed or poisoned, close it, and verify it. Raises
+    AssertionError if it is not clean, and what `flightlog.open` raises."""
+    with open_small(folder, settings, disk=disk, clock=clock):
+        pass
+    with open_read_only(folder) as view:
+        report = view.verify()
+    assert report.is_clean, "\n".join(map(str, report.findings))
 
 
 class LogPositions(NamedTuple):

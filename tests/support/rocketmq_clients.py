@@ -7,13 +7,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+import flightlog.testing
 from flightlog.tests.support.rocketmq_server import ServedStore, deadline
 
 
 class PythonClients:
     """Makes RocketMQ's Python clients, and shuts them down at the end."""
 
-    def __init__(self, served: ServedStore, undo: ExitStack) -> None:
+    def __init__(self, served: ServedStore | flightlog.testing.ServedStore, undo: ExitStack) -> None:
         import rocketmq
 
         self._served, self._undo, self.rocketmq = served, undo, rocketmq
