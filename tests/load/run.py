@@ -5,7 +5,7 @@ Forty processes at once are the load, each one test file under pytest; every fil
 order. Odd rounds run with the kernel, even ones with the pure reference. Left out are tests marked `ci`, unless
 `--marked` says otherwise, and what needs Spark or RocketMQ (slice.py).
 
-The processes are forks of this one, which has imported what takes long and is not ours. Each has a folder of its own
+The processes are forks of this one, which has imported what takes long. Each has a folder of its own
 for temporary files, removed as it ends. In `.load/` are the outcome of every file in every round (`results.jsonl`,
 added to by each run) and, in `failed/`, what pytest said of those that failed.
 """
@@ -143,6 +143,8 @@ def _run_pytest(turn: Turn, marked: str, folder: Path) -> None:
         os.dup2(output, 2)
         os.environ["FLIGHTLOG_LOAD_OUTCOMES"] = str(folder / "outcomes")
         os.environ["FLIGHTLOG_PURE"] = "1" if turn.is_pure else "0"
+        if turn.is_pure:  # the kernel came with what this process imported, before the variable was set
+            importlib.import_module("flightlog.store.native").use("pure")
         options = ["-q", "-p", "outcomes", "-p", "no:cacheprovider", "-n0", "--benchmark-disable"]
         options += ["-m", marked, f"--basetemp={folder / 'tmp'}"]
         code = int(importlib.import_module("pytest").main([*options, str(ROOT / turn.path)]))
