@@ -3,6 +3,7 @@
 Translation only: what messages, groups and transactions mean is in produce/, consume/ and engine/. The files of the
 folder itself are the program and the server. Which room inside imports from which:
 
-    calls -> http2
+    calls -> http2, access
     http2 -> nothing
+    access -> nothing
 """

@@ -59,14 +59,19 @@ def checked_address(text: str) -> str:
     return text
 
 
+def is_loopback(host: str) -> bool:
+    """Whether no other machine can reach this address. Of a name this is not known."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def check_loopback(host: str) -> None:
     """Raises InvalidArgumentError for an address that other machines may reach."""
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+    if not is_loopback(host):
         expected = (
-            "a loopback address, or --insecure as well: whoever reaches this address can read and write everything"
+            "a loopback address, or --insecure, --acl or --tls-dev as well: "
+            "whoever reaches this address can read and write everything"
         )
         raise InvalidArgumentError("--host", host, expected)

@@ -13,7 +13,8 @@ from ..consume.store import Store, open_store
 from ..store.errors import InvalidArgumentError
 from ..store.settings import StoreSettings
 from ..store.state.progress import FLIGHTLOG_FOLDER
-from .arguments import TopicArgument, check_loopback, checked_address
+from .access.acl_file import AclFile
+from .arguments import TopicArgument, check_loopback, checked_address, is_loopback
 from .http2.certificates import development_tls
 from .server import Server
 
@@ -31,6 +32,7 @@ class ServeOptions:
     auto_create: bool = True
     advertise: str | None = None
     tls_dev: bool = False
+    acl: Path | None = None
     insecure: bool = False
     settings: StoreSettings | None = None
 
@@ -40,20 +42,21 @@ def run(options: ServeOptions) -> None:
     raises."""
     topics = [TopicArgument.parsed(text) for text in options.topics]
     advertise = None if options.advertise is None else checked_address(options.advertise)
-    if not options.insecure:
+    acl = None if options.acl is None else AclFile(options.acl)
+    if not (options.insecure or options.tls_dev or acl):
         check_loopback(options.host)
     with open_store(options.path, options.settings) as store:
         for topic in topics:
             topic.make(store)
-        asyncio.run(_serve(store, options, advertise))
+        asyncio.run(_serve(store, options, advertise, acl))
 
 
-async def _serve(store: Store, options: ServeOptions, advertise: str | None) -> None:
+async def _serve(store: Store, options: ServeOptions, advertise: str | None, acl: AclFile | None) -> None:
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
-    server = Server(store, advertised=advertise, auto_create=options.auto_create)
+    server = Server(store, advertised=advertise, auto_create=options.auto_create, acl=acl)
     tls = _tls(options, advertise)
     try:
         port = await server.start(options.host, options.port, tls=tls)
@@ -62,6 +65,8 @@ async def _serve(store: Store, options: ServeOptions, advertise: str | None) -> 
         raise InvalidArgumentError("--host and --port", f"{options.host}:{options.port}", f"{expected}: {e}") from e
     kinds = "plaintext and TLS" if tls else "plaintext"
     fields = {"path": str(options.path), "port": port}
+    if acl is None and not is_loopback(options.host):
+        log.warning("whoever reaches this server can read and write everything: it has no --acl", extra=fields)
     log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra=fields)
     await ending.wait()
     log.info("closing: no more clients are taken", extra=fields)

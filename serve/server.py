@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from ..consume.store import Store
 from ..store.errors import FlightlogError
+from .access.acl_file import AclFile
 from .calls.service import Service
 from .http2.grpc_connection import GrpcConnection
 from .http2.listener import Listener
@@ -25,16 +26,24 @@ QUIET_S = 0.2
 class Server:
     """Serves an open store, which it does not close. Used in one event loop."""
 
-    def __init__(self, store: Store, *, advertised: str | None = None, auto_create: bool = True) -> None:
-        """`advertised`: the address that clients are told, `host:port`; None: the one that they dialled."""
-        self._store, self._advertised, self._auto_create = store, advertised, auto_create
+    def __init__(
+        self,
+        store: Store,
+        *,
+        advertised: str | None = None,
+        auto_create: bool = True,
+        acl: AclFile | None = None,
+    ) -> None:
+        """`advertised`: the address that clients are told, `host:port`; None: the one that they dialled. `acl`: who
+        may do what; None: everybody everything."""
+        self._store, self._advertised, self._auto_create, self._acl = store, advertised, auto_create, acl
         self._service: Service | None = None
         self._listener: Listener | None = None
         self._tending: asyncio.Task[None] | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 8081, *, tls: ssl.SSLContext | None = None) -> int:
         """Take clients from now on; returns the port, which the system chose if it was 0. Raises OSError."""
-        service = Service(self._store, advertised=self._advertised, auto_create=self._auto_create)
+        service = Service(self._store, advertised=self._advertised, auto_create=self._auto_create, acl=self._acl)
         listener = Listener(lambda on_lost: GrpcConnection(service.handle, on_lost))
         self._service, self._listener = service, listener
         await listener.start(host, port, tls)

@@ -59,9 +59,12 @@ class Clients:
         group_settings: Callable[[str], GroupSettings],
         on_producers: Callable[[], None],
         on_gone: Callable[[str], None],
+        authorize: Callable[[Call, str, Any], None],
     ) -> None:
-        """`on_producers` is told when producers with a stream come or go, `on_gone` the id of a client that went."""
+        """`on_producers` is told when producers with a stream come or go, `on_gone` the id of a client that went.
+        `authorize` raises Refused for a request that its client may not make."""
         self._group_settings, self._on_producers, self._on_gone = group_settings, on_producers, on_gone
+        self._authorize = authorize
         self._clients: dict[str, Client] = {}
 
     def of(self, client_id: str) -> Client | None:
@@ -88,10 +91,14 @@ class Clients:
         try:
             while (data := await call.receive()) is not None:
                 command = TelemetryCommand.FromString(data)
+                self._authorize(call, "Telemetry", command)
                 context = context or Context.of(call)
                 if command.WhichOneof("command") == "settings":
                     call.send(self._take_settings(context.client_id, command.settings, call).SerializeToString())
         except Refused as e:
+            if e.code == Code.UNAUTHORIZED:
+                call.send(TelemetryCommand(status=status(e.code, e.text)).SerializeToString())
+                return
             raise CallError(INVALID_ARGUMENT, f"process client telemetryCommand failed. {e.text}") from e
         finally:
             client = None if context is None else self._clients.get(context.client_id)

@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ...consume.store import Store
+from ..access.accounts import AccessDenied
+from ..access.acl_file import AclFile
+from ..access.grpc_access import credentials_of, needed_for
 from ..http2.grpc_connection import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
 from .clients import Clients
 from .context import Context
@@ -15,7 +18,7 @@ from .long_polls import LongPolls
 from .off_loop import OffLoop
 from .protocol import REQUESTS, RESPONSES, SERVICE_NAME, Code, status
 from .receiving import Receiving
-from .refusals import refusal
+from .refusals import Refused, refusal
 from .renewals import Renewals
 from .routes import Routes
 from .sending import Sending
@@ -31,13 +34,17 @@ Answer = Callable[[Context, Any, Any], Awaitable[None]]
 class Service:
     """In one event loop."""
 
-    def __init__(self, store: Store, *, advertised: str | None, auto_create: bool) -> None:
+    def __init__(self, store: Store, *, advertised: str | None, auto_create: bool, acl: AclFile | None) -> None:
+        """`acl`: who may do what; None: everybody everything."""
+        self._acl = acl
         self.running = 0
         """Calls at work, the streams of telemetry excepted."""
         self.off_loop = OffLoop()
         self.polls = LongPolls(store.message_store.arrivals)
         self.renewals = Renewals(store, self.off_loop)
-        self.clients = Clients(store.group_settings, self._producers_changed, self.renewals.forget_client)
+        self.clients = Clients(
+            store.group_settings, self._producers_changed, self.renewals.forget_client, self._authorize
+        )
         self.transactions = ServedTransactions(store, self.off_loop, self.clients.producer_of)
         routes = Routes(store, self.off_loop, advertised, auto_create=auto_create)
         sending = Sending(store, self.off_loop, routes, self.transactions)
@@ -70,7 +77,13 @@ class Service:
         self.running += 1
         try:
             if name == "ReceiveMessage":
-                await self._receiving.receive_message(call, await self._request(call, name))
+                request = await self._request(call, name)
+                try:
+                    self._authorize(call, name, request)
+                except Refused as e:
+                    call.send(RESPONSES[name](status=refusal(e)).SerializeToString())
+                else:
+                    await self._receiving.receive_message(call, request)
             elif name in self._answers:
                 await self._answer(call, name, self._answers[name])
             else:
@@ -78,6 +91,16 @@ class Service:
         finally:
             self.running -= 1
         access_log.debug("%s of %s:%d: %.1f ms", name, call.peer, call.peer_port, (time.monotonic() - began_s) * 1000)
+
+    def _authorize(self, call: Call, name: str, request: Any) -> None:
+        """Raises Refused for a request that its client may not make."""
+        if self._acl is None:
+            return
+        try:
+            self._acl.accounts.check(credentials_of(call.headers), call.peer, needed_for(name, request))
+        except AccessDenied as e:
+            access_log.debug("%s of %s:%d was refused: %s", name, call.peer, call.peer_port, e)
+            raise Refused(Code.UNAUTHORIZED, str(e)) from e
 
     async def _request(self, call: Call, name: str) -> Any:
         data = await call.receive()
@@ -91,6 +114,7 @@ class Service:
     async def _answer(self, call: Call, name: str, answer: Answer) -> None:
         request, response = await self._request(call, name), RESPONSES[name]()
         try:
+            self._authorize(call, name, request)
             await answer(Context.of(call), request, response)
             if not response.status.code:
                 response.status.CopyFrom(status(Code.OK))
@@ -104,5 +128,7 @@ class Service:
 
     def tend(self) -> None:
         """What is done from time to time, by a thread: it may wait for the disk."""
+        if self._acl is not None:
+            self._acl.refresh()
         self.renewals.renew_due()
         self.transactions.leave_due()

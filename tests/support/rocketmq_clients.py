@@ -18,6 +18,7 @@ class PythonClients:
         import rocketmq
 
         self._served, self._undo, self.rocketmq = served, undo, rocketmq
+        self.credentials = rocketmq.Credentials()
 
         self.success, self.failure = rocketmq.ConsumeResult.SUCCESS, rocketmq.ConsumeResult.FAILURE
         resolutions = rocketmq.TransactionResolution
@@ -26,7 +27,7 @@ class PythonClients:
     @property
     def configuration(self) -> Any:
         rocketmq = self.rocketmq
-        return rocketmq.ClientConfiguration(self._served.address, rocketmq.Credentials(), request_timeout=30)
+        return rocketmq.ClientConfiguration(self._served.address, self.credentials, request_timeout=30)
 
     def producer(self, *topics: str, check: Callable[[Any], Any] | None = None) -> Any:
         checker: Any = None

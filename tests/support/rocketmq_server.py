@@ -11,6 +11,7 @@ from pathlib import Path
 
 import flightlog
 from flightlog import Store, StoreSettings
+from flightlog.serve.access.acl_file import AclFile
 from flightlog.serve.server import Server
 from flightlog.store.disk.clock import SystemClock
 
@@ -36,7 +37,10 @@ class AheadClock(SystemClock):
 class ServedStore:
     """An open store with its server. It may be stopped and started again, on the same port."""
 
-    def __init__(self, path: Path, settings: StoreSettings, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, path: Path, settings: StoreSettings, tls: ssl.SSLContext | None = None, acl: AclFile | None = None
+    ) -> None:
+        self.acl = acl
         self.path, self._settings, self._tls = path, settings, tls
         self.clock = AheadClock()
         self.port = 0
@@ -60,7 +64,7 @@ class ServedStore:
     async def _serve(self, started: Future[int]) -> None:
         ending = asyncio.Event()
         self._ending = asyncio.get_running_loop(), ending
-        self.server = Server(self.store, auto_create=self.auto_create)
+        self.server = Server(self.store, auto_create=self.auto_create, acl=self.acl)
         try:
             started.set_result(await self.server.start(port=self.port, tls=self._tls))
         except BaseException as e:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,9 +31,13 @@ def serve(
     tls_dev: Annotated[
         bool, typer.Option("--tls-dev", help="TLS, too, on the same port, with a certificate made for development.")
     ] = False,
+    acl: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Who may do what: RocketMQ's plain_acl.yml. Changes count at once."),
+    ] = None,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Listen on an address that other machines reach. There is no access control."),
+        typer.Option("--insecure", help="Listen where other machines reach it, with neither --acl nor TLS."),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each call.")] = False,
 ) -> None:
@@ -53,6 +58,7 @@ def serve(
             auto_create=auto_create,
             advertise=advertise,
             tls_dev=tls_dev,
+            acl=acl,
             insecure=insecure,
         )
     )

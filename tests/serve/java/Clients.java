@@ -1,6 +1,7 @@
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -9,7 +10,9 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.PushConsumer;
@@ -22,7 +25,8 @@ import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
 /**
- * RocketMQ's Java clients at a server: ENDPOINTS tls|plain. Prints a line for each thing that was seen, and "done".
+ * RocketMQ's Java clients at a server: ENDPOINTS tls|plain [ACCESS_KEY SECRET_KEY]; with keys, its first part. Prints a
+ * line for each thing that was seen, and "done".
  *
  * <p>Each part sends, and waits for what must come, for a minute at most.
  */
@@ -32,19 +36,25 @@ public final class Clients {
 
     private final ClientConfiguration configuration;
 
-    private Clients(String endpoints, boolean tls) {
-        configuration = ClientConfiguration.newBuilder()
+    private Clients(String endpoints, boolean tls, String... keys) {
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
             .setEndpoints(endpoints)
             .enableSsl(tls)
-            .setRequestTimeout(Duration.ofSeconds(30))
-            .build();
+            .setRequestTimeout(Duration.ofSeconds(30));
+        if (keys.length > 0) {
+            builder.setCredentialProvider(new StaticSessionCredentialsProvider(keys[0], keys[1]));
+        }
+        configuration = builder.build();
     }
 
     public static void main(String[] arguments) throws Exception {
-        Clients clients = new Clients(arguments[0], arguments[1].equals("tls"));
+        Clients clients = new Clients(
+            arguments[0], arguments[1].equals("tls"), Arrays.copyOfRange(arguments, 2, arguments.length));
         clients.sendAndReceive();
-        clients.inTransactions();
-        clients.failAndRetry();
+        if (arguments.length == 2) {
+            clients.inTransactions();
+            clients.failAndRetry();
+        }
         System.out.println("done");
         System.exit(0);
     }
