@@ -84,7 +84,7 @@ class Store(native.OrdinaryPut):
         with ExitStack() as undo:
             undo.callback(store.close)
             self._group_table.load()
-            self._pop = PopService(store, self._group_table, owners, STORE_NAME)
+            self._pop = self.pop_service = PopService(store, self._group_table, owners, STORE_NAME)
             self._pop.recover()
             self._starts = Starts.loaded(store.disk, store.path)
             undo.pop_all()

@@ -1,4 +1,4 @@
-"""What `flightlog serve` is told: topics, addresses, and which of them are refused."""
+"""What `flightlog serve` is told: topics, groups, addresses, and which of them are refused."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass
 
 from ..consume.store import Store
-from ..produce.message_type import MIXED, TYPES
+from ..produce.message_type import FIFO, MIXED, TYPES
+from ..store.arguments import check_group
 from ..store.errors import InvalidArgumentError
-from ..store.topic import MESSAGE_TYPE, check_topic_name
+from ..store.topic import MESSAGE_TYPE, NORMAL, check_topic_name
 
 DEFAULT_QUEUES = 8
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
@@ -49,6 +50,27 @@ class TopicArgument:
             raise InvalidArgumentError("--topic", given, f"the {found} queues that the topic has in {store.path}")
         if there.message_type != self.message_type:
             store.update_topic(self.name, attributes={**there.attributes, **attributes})
+
+
+@dataclass(frozen=True)
+class GroupArgument:
+    """`NAME:TYPE`"""
+
+    name: str
+    is_ordered: bool
+
+    @classmethod
+    def parsed(cls, text: str) -> GroupArgument:
+        """Raises InvalidArgumentError."""
+        name, _, kind = text.partition(":")
+        if kind.upper() not in (NORMAL, FIFO):
+            expected = "NAME:fifo for a group that receives in order, or NAME:normal"
+            raise InvalidArgumentError("--group", text, expected)
+        return cls(check_group(name), kind.upper() == FIFO)
+
+    def make(self, store: Store) -> None:
+        """Make the group, or have the one that is there receive so. Raises DiskError."""
+        store.update_group(self.name, is_ordered=self.is_ordered)
 
 
 def checked_address(text: str) -> str:

@@ -14,7 +14,7 @@ from ..store.errors import InvalidArgumentError
 from ..store.settings import StoreSettings
 from ..store.state.progress import FLIGHTLOG_FOLDER
 from .access.acl_file import AclFile
-from .arguments import TopicArgument, check_loopback, checked_address, is_loopback
+from .arguments import GroupArgument, TopicArgument, check_loopback, checked_address, is_loopback
 from .http2.certificates import development_tls
 from .server import Server
 
@@ -29,6 +29,7 @@ class ServeOptions:
     host: str = "127.0.0.1"
     port: int = 8081
     topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
     auto_create: bool = True
     advertise: str | None = None
     tls_dev: bool = False
@@ -41,6 +42,7 @@ def run(options: ServeOptions) -> None:
     """Open the store and serve it until a SIGTERM or SIGINT. Raises InvalidArgumentError, DiskError and what opening
     raises."""
     topics = [TopicArgument.parsed(text) for text in options.topics]
+    groups = [GroupArgument.parsed(text) for text in options.groups]
     advertise = None if options.advertise is None else checked_address(options.advertise)
     acl = None if options.acl is None else AclFile(options.acl)
     if not (options.insecure or options.tls_dev or acl):
@@ -48,6 +50,8 @@ def run(options: ServeOptions) -> None:
     with open_store(options.path, options.settings) as store:
         for topic in topics:
             topic.make(store)
+        for group in groups:
+            group.make(store)
         asyncio.run(_serve(store, options, advertise, acl))
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from threading import Lock
 
 from ...engine.message_store import MessageStore
-from ...engine.services.wake_up import WakeUp
+from ...engine.services.wake_up import Notifiable
 from ...store.queue_offsets import QueueKey
 from ...store.results import PutStatus
 from ...store.stored_message import StoredMessage
@@ -50,7 +50,7 @@ class OrderedPop:
     ) -> None:
         self._check_not_subscribed = check_not_subscribed
         self._store, self._table, self._lock_of, self._broker_name = store, table, lock_of, broker_name
-        self._waiting: dict[WakeUp, str] = {}
+        self._waiting: dict[Notifiable, str] = {}
         """Receives that wait, and their groups."""
 
     # -- popping
@@ -202,7 +202,7 @@ class OrderedPop:
 
     # -- waiting
 
-    def expect(self, wake_up: WakeUp, group: str) -> None:
+    def expect(self, wake_up: Notifiable, group: str) -> None:
         """Notify when the group acknowledges."""
         self._waiting[wake_up] = group
 
@@ -212,7 +212,7 @@ class OrderedPop:
         times_ms = [info.blocked_until_ms for info in infos if info.blocked_until_ms > now_ms]
         return (min(times_ms) - now_ms) / 1000 if times_ms else math.inf
 
-    def forget(self, wake_up: WakeUp) -> None:
+    def forget(self, wake_up: Notifiable) -> None:
         self._waiting.pop(wake_up, None)
 
     def _notify(self, group: str) -> None:

@@ -23,7 +23,7 @@ from functools import partial
 
 from ...engine.message_store import MessageStore
 from ...engine.services.service_thread import ServiceThread
-from ...engine.services.wake_up import WakeUp
+from ...engine.services.wake_up import Notifiable, WakeUp
 from ...engine.topics.offset_table import OffsetTable
 from ...index.filter.sql_filter import SqlFilter
 from ...index.filter.wanted import tags_or_filter
@@ -206,13 +206,13 @@ class PopService:
         try:
             while True:
                 if wait_s:
-                    arrivals.expect(wake_up, set(self._queue_keys(request)))
+                    arrivals.expect(wake_up, set(self.queue_keys(request.group, request.topic)))
                     self._ordered.expect(wake_up, request.group)
                 popped = self._pop(request)
                 left_s = due_s - clock.monotonic_s()
                 if popped or left_s <= 0:
                     return popped
-                free_in_s = self._ordered.free_in_s(request.group, self._queue_keys(request), clock.now_ms())
+                free_in_s = self.free_in_s(request.group, request.topic)
                 wake_up.wait(min(left_s, WAIT_TICK_S, free_in_s))
                 self._store.check_usable()
         finally:
@@ -220,11 +220,24 @@ class PopService:
                 arrivals.forget(wake_up)
                 self._ordered.forget(wake_up)
 
-    def _queue_keys(self, request: PopRequest) -> Iterator[QueueKey]:
-        """All queues that the request reads."""
-        for name in (request.topic, retry_topic(request.group, request.topic)):
-            topic = self._store.topic(name)
-            yield from ((name, queue_id) for queue_id in range(topic.read_queue_count if topic else 1))
+    def queue_keys(self, group: str, topic: str) -> Iterator[QueueKey]:
+        """All queues that a receive reads."""
+        for name in (topic, retry_topic(group, topic)):
+            found = self._store.topic(name)
+            yield from ((name, queue_id) for queue_id in range(found.read_queue_count if found else 1))
+
+    @contextmanager
+    def expecting(self, wake_up: Notifiable, group: str) -> Iterator[None]:
+        """In the block, notify when the group acknowledges what it received in order: its queue may be free then."""
+        self._ordered.expect(wake_up, group)
+        try:
+            yield
+        finally:
+            self._ordered.forget(wake_up)
+
+    def free_in_s(self, group: str, topic: str) -> float:
+        """After how many seconds the first queue that is blocked for the group becomes free; infinite if none is."""
+        return self._ordered.free_in_s(group, self.queue_keys(group, topic), self._store.clock.now_ms())
 
     def _readable_count(self, name: str) -> int:
         topic = self._store.topic(name)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from ...consume.pop.check_point import MAX_COUNT
 from ...consume.pop.forward import forward_to_dead_letters
 from ...consume.pop.pop_errors import ExpiredHandleError
-from ...consume.pop.pop_topics import retry_topic
 from ...consume.pop.popped import PopHandle, PoppedMessage, words_of
 from ...consume.store import Store
 from ...index.filter.sql_filter import SqlFilter
 from ...store.errors import FlightlogError, InvalidArgumentError
-from ...store.queue_offsets import QueueKey
 from ..http2.grpc_connection import Call
 from . import checks
 from .clients import Clients
@@ -68,32 +68,31 @@ class Receiving:
         invisible_ms = SLICE_MS
         if not request.auto_renew:
             invisible_ms = checks.invisible_ms(request.invisible_duration, checks.MIN_INVISIBLE_MS)
-        wanted = _wanted(request.filter_expression)
+        attempt_id = request.attempt_id if self._store.group_settings(group).is_ordered else None
+        tags, sql = _wanted(request.filter_expression)
         await self._routes.topic(topic)
         count = min(max(request.batch_size, 1), MAX_COUNT)
+        pop_now = partial(
+            self._store.receive,
+            *(group, topic, count),
+            invisible_ms=invisible_ms,
+            tags=tags,
+            filter=sql,
+            attempt_id=attempt_id or None,
+        )
+        pops = self._store.pop_service
         due_s = asyncio.get_running_loop().time() + wait_s
-        with self._polls.on(self._queues(group, topic)) as arrival:
+        with self._polls.on(set(pops.queue_keys(group, topic))) as arrival, pops.expecting(arrival, group):
             while True:
                 arrival.expect()
-                popped = await self._pop(group, topic, count, invisible_ms, wanted)
+                popped = await self._pop(pop_now)
                 left_s = due_s - asyncio.get_running_loop().time()
                 if popped or left_s <= 0 or self._polls.is_closed:
                     return popped
-                await arrival.wait(left_s)
+                await arrival.wait(min(left_s, pops.free_in_s(group, topic)))
 
-    def _queues(self, group: str, topic: str) -> set[QueueKey]:
-        """All queues that a receive reads."""
-        counts = {name: self._store.topic(name) for name in (topic, retry_topic(group, topic))}
-        return {(name, i) for name, found in counts.items() for i in range(found.read_queue_count if found else 1)}
-
-    async def _pop(
-        self, group: str, topic: str, count: int, invisible_ms: int, wanted: str | SqlFilter
-    ) -> list[PoppedMessage]:
-        """What there is now. An ordered group receives as others do until `Store.receive` has an order."""
-        tags, sql = (wanted, None) if isinstance(wanted, str) else ("*", wanted)
-        receiving = self._off_loop.submit(
-            self._store.receive, group, topic, count, invisible_ms=invisible_ms, tags=tags, filter=sql
-        )
+    async def _pop(self, pop_now: Callable[[], list[PoppedMessage]]) -> list[PoppedMessage]:
+        receiving = self._off_loop.submit(pop_now)
         try:
             return await asyncio.wrap_future(receiving)
         except asyncio.CancelledError:  # the client is gone
@@ -163,10 +162,10 @@ class Receiving:
 EXPIRED = "receipt handle is expired"
 
 
-def _wanted(found: Any) -> str | SqlFilter:
-    """Tags such as `a || b`, or a SQL92 filter."""
+def _wanted(found: Any) -> tuple[str, SqlFilter | None]:
+    """Tags such as `a || b`, and a SQL92 filter."""
     text = found.expression or "*"
     try:
-        return SqlFilter(text) if found.type == definition.FilterType.SQL else text
+        return ("*", SqlFilter(text)) if found.type == definition.FilterType.SQL else (text, None)
     except InvalidArgumentError as e:
         raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, str(e)) from e

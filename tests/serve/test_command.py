@@ -16,7 +16,7 @@ import pytest
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
-from flightlog.serve.arguments import TopicArgument, check_loopback, checked_address
+from flightlog.serve.arguments import GroupArgument, TopicArgument, check_loopback, checked_address
 from flightlog.serve.program import ServeOptions, run
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
@@ -79,6 +79,8 @@ def test_a_wrong_argument_is_one_sentence(tmp_path: Path) -> None:
     [
         ({"topics": ("orders:none",)}, "--topic='orders:none'"),
         ({"topics": ("orders:1:fifo:more",)}, "NAME:QUEUES:TYPE"),
+        ({"groups": ("billing",)}, "--group='billing': expected NAME:fifo"),
+        ({"groups": (":fifo",)}, "group=''"),
         ({"advertise": "here"}, "--advertise='here'"),
         ({"host": "0.0.0.0"}, "a loopback address, or --insecure"),
         ({"host": "example.org"}, "a loopback address, or --insecure"),
@@ -96,6 +98,14 @@ def test_what_a_topic_argument_says() -> None:
     for host in ("127.0.0.1", "::1", "localhost"):
         check_loopback(host)
     assert checked_address("[::1]:8081") == "[::1]:8081"
+
+
+def test_a_group_receives_as_the_argument_says(tmp_path: Path) -> None:
+    with flightlog.open(tmp_path / "store", flightlog.StoreSettings.small()) as store:
+        GroupArgument.parsed("billing:fifo").make(store)
+        assert store.group_settings("billing").is_ordered
+        GroupArgument.parsed("billing:Normal").make(store)
+        assert not store.group_settings("billing").is_ordered
 
 
 def test_a_topic_that_is_there_keeps_its_queues(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def served_with_tls(tmp_path: Path, assert_clean: AssertClean) -> Iterator[Serve
 @pytest.mark.ci
 @pytest.mark.parametrize("kind", ["tls", "plain"])
 def test_java_sends_receives_transacts_and_retries(served_with_tls: ServedStore, kind: str) -> None:
+    served_with_tls.store.update_group("orderly", is_ordered=True, retry_max_times=1)
     assert run_clients(served_with_tls.address, kind) == [
         "recalled true",
         "received [in order, later, plain]",
@@ -41,5 +42,7 @@ def test_java_sends_receives_transacts_and_retries(served_with_tls: ServedStore,
         "asked left",
         "committed [committed, left]",
         "attempts 1 2",
+        "in order a fails fails b c",
         "done",
     ]
+    assert [each.body for each in served_with_tls.store.dead_letters("orderly")] == [b"fails"]

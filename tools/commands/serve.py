@@ -21,6 +21,10 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME:QUEUES[:TYPE]", help="A topic to have, such as orders:8:fifo. Repeatable."),
     ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:TYPE", help="A group that receives in order, such as billing:fifo. Repeatable."),
+    ] = None,
     auto_create: Annotated[
         bool, typer.Option("--auto-create/--no-auto-create", help="Make a topic that a client asks for.")
     ] = True,
@@ -55,6 +59,7 @@ def serve(
             host=host,
             port=port,
             topics=tuple(topic or ()),
+            groups=tuple(group or ()),
             auto_create=auto_create,
             advertise=advertise,
             tls_dev=tls_dev,

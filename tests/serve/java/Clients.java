@@ -54,6 +54,7 @@ public final class Clients {
         if (arguments.length == 2) {
             clients.inTransactions();
             clients.failAndRetry();
+            clients.inOrder();
         }
         System.out.println("done");
         System.exit(0);
@@ -140,6 +141,31 @@ public final class Clients {
                 .build());
             System.out.println("attempts " + attempts.poll(PATIENCE_S, TimeUnit.SECONDS) + " "
                 + attempts.poll(PATIENCE_S, TimeUnit.SECONDS));
+        }
+    }
+
+    /** The group `orderly` is ordered, and gives a message two attempts. */
+    private void inOrder() throws Exception {
+        BlockingQueue<String> consumed = new LinkedBlockingQueue<>();
+        try (Producer producer = PROVIDER.newProducerBuilder().setClientConfiguration(configuration)
+                .setTopics("steps").build()) {
+            for (String body : List.of("a", "fails", "b", "c")) {
+                producer.send(PROVIDER.newMessageBuilder().setTopic("steps").setMessageGroup("order-7")
+                    .setBody(body.getBytes()).build());
+            }
+            try (PushConsumer consumer = PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration)
+                    .setConsumerGroup("orderly")
+                    .setSubscriptionExpressions(Collections.singletonMap("steps", FilterExpression.SUB_ALL))
+                    .setMessageListener(view -> {
+                        consumed.add(text(view));
+                        return text(view).equals("fails") ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+                    }).build()) {
+                StringBuilder seen = new StringBuilder("in order");
+                for (int i = 0; i < 5; i++) {
+                    seen.append(' ').append(consumed.poll(PATIENCE_S, TimeUnit.SECONDS));
+                }
+                System.out.println(seen);
+            }
         }
     }
 
