@@ -93,7 +93,7 @@ def check_loopback(host: str) -> None:
     """Raises InvalidArgumentError for an address that other machines may reach."""
     if not is_loopback(host):
         expected = (
-            "a loopback address, or --insecure, --acl or --tls-dev as well: "
+            "a loopback address, or --insecure, --acl, --tls-cert or --tls-dev as well: "
             "whoever reaches this address can read and write everything"
         )
         raise InvalidArgumentError("--host", host, expected)

@@ -16,6 +16,7 @@ from ..store.state.progress import FLIGHTLOG_FOLDER
 from .access.acl_file import AclFile
 from .arguments import GroupArgument, TopicArgument, check_loopback, checked_address, is_loopback
 from .http2.certificates import development_tls
+from .http2.own_certificate import OwnCertificate
 from .server import Server
 
 log = logging.getLogger("flightlog.serve")
@@ -33,6 +34,8 @@ class ServeOptions:
     auto_create: bool = True
     advertise: str | None = None
     tls_dev: bool = False
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     acl: Path | None = None
     insecure: bool = False
     settings: StoreSettings | None = None
@@ -45,23 +48,31 @@ def run(options: ServeOptions) -> None:
     groups = [GroupArgument.parsed(text) for text in options.groups]
     advertise = None if options.advertise is None else checked_address(options.advertise)
     acl = None if options.acl is None else AclFile(options.acl)
-    if not (options.insecure or options.tls_dev or acl):
+    certificate = _certificate(options)
+    if not (options.insecure or options.tls_dev or certificate or acl):
         check_loopback(options.host)
     with open_store(options.path, options.settings) as store:
         for topic in topics:
             topic.make(store)
         for group in groups:
             group.make(store)
-        asyncio.run(_serve(store, options, advertise, acl))
+        asyncio.run(_serve(store, options, advertise, acl, certificate))
 
 
-async def _serve(store: Store, options: ServeOptions, advertise: str | None, acl: AclFile | None) -> None:
+async def _serve(
+    store: Store,
+    options: ServeOptions,
+    advertise: str | None,
+    acl: AclFile | None,
+    certificate: OwnCertificate | None,
+) -> None:
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
-    server = Server(store, advertised=advertise, auto_create=options.auto_create, acl=acl)
-    tls = _tls(options, advertise)
+    refresh = None if certificate is None else certificate.refresh
+    server = Server(store, advertised=advertise, auto_create=options.auto_create, acl=acl, refresh=refresh)
+    tls = _development_tls(options, advertise) if certificate is None else certificate.context
     try:
         port = await server.start(options.host, options.port, tls=tls)
     except OSError as e:
@@ -78,7 +89,17 @@ async def _serve(store: Store, options: ServeOptions, advertise: str | None, acl
     log.info("closed", extra=fields)
 
 
-def _tls(options: ServeOptions, advertise: str | None) -> ssl.SSLContext | None:
+def _certificate(options: ServeOptions) -> OwnCertificate | None:
+    if options.tls_cert is None:
+        if options.tls_key is not None:
+            raise InvalidArgumentError("--tls-key", str(options.tls_key), "--tls-cert as well")
+        return None
+    if options.tls_dev:
+        raise InvalidArgumentError("--tls-cert", str(options.tls_cert), "it, or --tls-dev, and not both")
+    return OwnCertificate(options.tls_cert, options.tls_key)
+
+
+def _development_tls(options: ServeOptions, advertise: str | None) -> ssl.SSLContext | None:
     if not options.tls_dev:
         return None
     names = [options.host] + ([] if advertise is None else [advertise.rpartition(":")[0].strip("[]")])

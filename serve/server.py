@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 
 from ..consume.store import Store
@@ -33,9 +34,11 @@ class Server:
         advertised: str | None = None,
         auto_create: bool = True,
         acl: AclFile | None = None,
+        refresh: Callable[[], None] | None = None,
     ) -> None:
         """`advertised`: the address that clients are told, `host:port`; None: the one that they dialled. `acl`: who
-        may do what; None: everybody everything."""
+        may do what; None: everybody everything. `refresh` is called once a second, by a thread."""
+        self._refresh = refresh
         self._store, self._advertised, self._auto_create, self._acl = store, advertised, auto_create, acl
         self._service: Service | None = None
         self._listener: Listener | None = None
@@ -56,6 +59,8 @@ class Server:
             service.sweep()
             try:
                 await service.off_loop.run(service.tend)
+                if self._refresh is not None:
+                    await service.off_loop.run(self._refresh)
             except FlightlogError as e:
                 log.warning("the store is not looked after: %s", e, extra={"cause": repr(e)})
 

@@ -35,6 +35,13 @@ def serve(
     tls_dev: Annotated[
         bool, typer.Option("--tls-dev", help="TLS, too, on the same port, with a certificate made for development.")
     ] = False,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TLS, too, on the same port, with this certificate chain (PEM)."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The key of --tls-cert (PEM), if it is not in the same file.")
+    ] = None,
     acl: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Who may do what: RocketMQ's plain_acl.yml. Changes count at once."),
@@ -63,6 +70,8 @@ def serve(
             auto_create=auto_create,
             advertise=advertise,
             tls_dev=tls_dev,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
             acl=acl,
             insecure=insecure,
         )

@@ -1,0 +1,57 @@
+"""A certificate of one's own, from PEM files that are followed: a renewed one counts for the next client."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from pathlib import Path
+
+from ...store.errors import InvalidArgumentError
+
+log = logging.getLogger("flightlog.serve")
+
+
+class OwnCertificate:
+    """The TLS of a server. `context` stays the same object when the files change."""
+
+    def __init__(self, certificate: Path, key: Path | None) -> None:
+        """`certificate` is a chain, the server's own first; `key` None: its key is in the same file. Raises
+        InvalidArgumentError."""
+        self._certificate, self._key = certificate, key
+        self._seen = self._state()
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.set_alpn_protocols(["h2"])
+        self._load(self.context)
+
+    def _state(self) -> list[tuple[int, int, int]] | None:
+        try:
+            found = [os.stat(path) for path in (self._certificate, self._key) if path is not None]
+        except OSError:
+            return None
+        return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in found]
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        try:
+            context.load_cert_chain(self._certificate, self._key, password=lambda: "")  # else OpenSSL asks the terminal
+        except (OSError, ValueError) as e:  # ssl.SSLError is an OSError
+            expected = "PEM files: a certificate, and its key without a password"
+            reason = getattr(e, "reason", None) or getattr(e, "strerror", None) or e
+            given = f"{self._certificate}, {self._key}" if self._key else str(self._certificate)
+            raise InvalidArgumentError("--tls-cert and --tls-key", given, f"{expected} ({reason})") from None
+
+    def refresh(self) -> None:
+        """Read the files again if they have changed. If they are wrong, the certificate stays as it was."""
+        state = self._state()
+        if state == self._seen:
+            return
+        self._seen = state
+        fields = {"path": str(self._certificate)}
+        try:
+            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # a failed load leaves a context without its key
+            self._load(self.context)
+        except InvalidArgumentError as e:
+            log.error("the certificate stays as it was: %s", e, extra=fields)
+        else:
+            log.info("the certificate was read again from %s", self._certificate, extra=fields)
