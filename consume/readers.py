@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from weakref import WeakKeyDictionary
 
 from ..engine.message_store import MessageStore
 from .group.consumed_store import ConsumedStore, NoPop, Owner
 from .group.group_table import GroupTable
 from .group_coordinator import GroupCoordinator
+from .outside_groups import OutsideGroups
 from .retry.starts import Starts
 
 STORE_NAME = "store"
@@ -57,6 +58,17 @@ class Readers:
         consumed = ConsumedStore(name, self._store, self._table, self._starts, self._owners, self._no_pop)
         coordinator.add_store(consumed)
         self._all[coordinator] = consumed
+
+    def outside(self, owner: Owner) -> OutsideGroups:
+        """See Store.outside_groups."""
+        self.own()  # so that no other coordinator is made while a group is claimed
+        return OutsideGroups(self._store, self._owners, owner, self._no_pop, self._no_joins)
+
+    def _no_joins(self) -> ExitStack:
+        with ExitStack() as held:
+            for coordinator in sorted(self.now(), key=id):  # one order for all: other stores may share them
+                held.enter_context(coordinator.without_joins())
+            return held.pop_all()
 
     def now(self) -> Mapping[GroupCoordinator, ConsumedStore]:
         return dict(self._all)

@@ -53,6 +53,7 @@ from .group.initial_offset import StartFrom
 from .group.retry_policy import RetryPolicy
 from .group_admin import GroupAdmin
 from .group_coordinator import GroupCoordinator
+from .outside_groups import OutsideGroups
 from .pop.check_point import MAX_COUNT as MAX_POP_COUNT
 from .pop.pop_request import DEFAULT_INVISIBLE_MS
 from .pop.pop_service import PopService
@@ -517,6 +518,10 @@ class Store(native.OrdinaryPut):
     def be_read_by(self, coordinator: GroupCoordinator, name: str) -> None:
         """See Stores.add_store."""
         self._readers.add(coordinator, name)
+
+    def outside_groups(self, owner: Owner) -> OutsideGroups:
+        """The groups whose members share out the queues among themselves; `owner` says whether a group has any."""
+        return self._readers.outside(owner)
 
     # -- checking
 

@@ -111,6 +111,7 @@ CONSUMING_STORE: dict[str, Call] = {
     "dead_letters": lambda o: o.on.dead_letters("g"),
     "redrive": lambda o: o.on.redrive("g"),
     "be_read_by": lambda o: Stores({"a": o.on}),
+    "outside_groups": lambda o: o.on.outside_groups(o),
     "a consumer's start": lambda o: Consumer(o.on, "t", "g", print).start(),
 }
 NO_CALLS = {"open", "mark_forked", "close", "is_closed"}

@@ -1,0 +1,6 @@
+"""What answers a request, one idea a file: each translates to what the store has for it.
+
+topics, groups, cluster          the name server and administration
+members ──> sending, pulling, offsets, queue_locks, transactions, replies
+all of them ──> request          what was asked, how it is answered, how it is refused
+"""

@@ -1,0 +1,187 @@
+"""Topics: where they are, making and deleting them, and how many messages they have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....consume.readers import STORE_NAME
+from ....consume.store import Store
+from ....store.errors import TopicExistsError, TopicNotFoundError
+from ....store.topic import Topic
+from ...calls.off_loop import OffLoop
+from ..wire.codes import ResponseCode
+from ..wire.fastjson import ObjectKeys
+from .request import Answer, Refused, Request
+
+CLUSTER = "DefaultCluster"
+AUTO_CREATE_TOPIC = "TBW102"
+"""Producers that do not know a topic ask for the route of this one, and send there; the broker then makes the topic."""
+AUTO_CREATE_PERM = 7
+
+
+class Topics:
+    """In one event loop."""
+
+    def __init__(self, store: Store, off_loop: OffLoop, advertised_host: str | None, *, auto_create: bool) -> None:
+        """`advertised_host`: what every client is told to dial; None: what it dialled."""
+        self._store, self._off_loop = store, off_loop
+        self._advertised_host, self._auto_create = advertised_host, auto_create
+
+    # -- as name server
+
+    def broker(self, request: Request) -> dict[str, Any]:
+        """This server, at the address that the client dialled."""
+        host, port = request.connection.local
+        host = self._advertised_host or host
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        is_strict = request.is_set("acceptStandardJsonOnly")
+        return {
+            "brokerAddrs": {"0" if is_strict else 0: address},
+            "brokerName": STORE_NAME,
+            "cluster": CLUSTER,
+            "enableActingMaster": False,
+        }
+
+    async def route(self, request: Request) -> Answer:
+        name = request.text("topic")
+        topic = self._store.topic(name)
+        if topic is not None:
+            reads, writes, perm = topic.read_queue_count, topic.write_queue_count, int(topic.perm)
+            sys_flag = topic.sys_flag
+        elif name == AUTO_CREATE_TOPIC and self._auto_create:
+            reads = writes = self._store.settings.default_queue_count
+            perm, sys_flag = AUTO_CREATE_PERM, 0
+        else:
+            text = f"No topic route info in name server for the topic: {name}"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, text)
+        queues = {
+            "brokerName": STORE_NAME,
+            "perm": perm,
+            "readQueueNums": reads,
+            "topicSysFlag": sys_flag,
+            "writeQueueNums": writes,
+        }
+        found = {"brokerDatas": [self.broker(request)], "filterServerTable": {}, "queueDatas": [queues]}
+        return Answer.of(found)
+
+    async def cluster(self, request: Request) -> Answer:
+        broker = {STORE_NAME: self.broker(request)}
+        return Answer.of({"brokerAddrTable": broker, "clusterAddrTable": {CLUSTER: [STORE_NAME]}})
+
+    async def names(self, request: Request) -> Answer:
+        return Answer.of({"topicList": sorted(self._store.topics())})
+
+    async def no_config(self, request: Request) -> Answer:
+        """There are no orders of topics, which is what clients ask a name server's configuration for."""
+        namespace, key = request.text("namespace", ""), request.text("key", "")
+        raise Refused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
+
+    # -- as broker
+
+    async def make(self, request: Request) -> Answer:
+        """Make a topic, or change it."""
+        name = request.text("topic")
+        reads, writes = request.whole("readQueueNums"), request.whole("writeQueueNums")
+        perm, order = request.whole("perm"), request.is_set("order")
+        changes = request.text("attributes", "")
+        await self._off_loop.run(self._make, name, reads, writes, perm, order, changes)
+        return Answer()
+
+    def _make(self, name: str, reads: int, writes: int, perm: int, order: bool, changes: str) -> None:
+        there = self._store.topic(name)
+        attributes = _changed(dict(there.attributes) if there else {}, changes)
+        if there is None:
+            self._store.create_topic(
+                name, read_queue_count=reads, write_queue_count=writes, perm=perm, order=order, attributes=attributes
+            )
+        else:
+            self._store.update_topic(
+                name,
+                read_queue_count=reads,
+                write_queue_count=writes,
+                perm=perm,
+                order=order,
+                attributes=attributes,
+                allow_unread=True,
+            )
+
+    async def for_sending(self, name: str, queue_count: int) -> Topic:
+        """A topic that a message is for: it is made if a producer may make topics."""
+        found = self._store.topic(name)
+        if found is not None:
+            return found
+        if not self._auto_create:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+        most = self._store.settings.default_queue_count
+        return await self._off_loop.run(self.made, name, min(max(queue_count, 1), most))
+
+    def made(self, name: str, queue_count: int) -> Topic:
+        """By a thread: it waits for the disk."""
+        try:
+            return self._store.create_topic(name, queue_count)
+        except TopicExistsError:  # made just now
+            found = self._store.topic(name)
+            if found is None:
+                raise
+            return found
+
+    async def delete(self, request: Request) -> Answer:
+        try:
+            await self._off_loop.run(self._store.delete_topic, request.text("topic"))
+        except TopicNotFoundError:  # deleted already, as a broker answers
+            pass
+        return Answer()
+
+    async def delete_route(self, request: Request) -> Answer:
+        """The name server's part of it: there is nothing besides the broker's."""
+        return Answer()
+
+    async def config(self, request: Request) -> Answer:
+        found = self._store.topic(request.text("topic"))
+        if found is None:
+            text = f"No topic in this broker. topic: {request.text('topic')}"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, text)
+        return Answer.of(found.to_json())
+
+    async def configs(self, request: Request) -> Answer:
+        table = {name: topic.to_json() for name, topic in self._store.topics(include_system=True).items()}
+        version = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+        return Answer.of({"dataVersion": version, "topicConfigTable": table})
+
+    async def statistics(self, request: Request) -> Answer:
+        name = request.text("topic")
+        topic = self._store.topic(name)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        return await self._off_loop.run(self._statistics, topic)
+
+    def _statistics(self, topic: Topic) -> Answer:
+        pairs = []
+        for queue_id in range(topic.queue_count):
+            first, end = self._store.queue_bounds(topic.name, queue_id)
+            stored_ms = self._stored_ms(topic.name, queue_id, end - 1) if end > first else 0
+            offsets = {"lastUpdateTimestamp": stored_ms, "maxOffset": end, "minOffset": first}
+            pairs.append((queue_json(topic.name, queue_id), offsets))
+        return Answer.of({"offsetTable": ObjectKeys(pairs)})
+
+    def _stored_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        found = self._store.get(topic, queue_id, queue_offset, 1).messages
+        return found[0].store_timestamp_ms if found else 0
+
+
+def queue_json(topic: str, queue_id: int) -> dict[str, Any]:
+    """A `MessageQueue`."""
+    return {"brokerName": STORE_NAME, "queueId": queue_id, "topic": topic}
+
+
+def _changed(attributes: dict[str, str], changes: str) -> dict[str, str]:
+    """Attributes after changes such as `+message.type=FIFO,-queue.type`."""
+    for change in filter(None, changes.split(",")):
+        name, _, value = change[1:].partition("=")
+        if change[0] == "+" and name:
+            attributes[name] = value
+        elif change[0] == "-" and name:
+            attributes.pop(name, None)
+        else:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"attribute change {change[:80]!r}: expected +NAME=VALUE or -NAME")
+    return attributes

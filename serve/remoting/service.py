@@ -1,0 +1,96 @@
+"""The requests of remoting clients, each handed to what answers it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from ...consume.store import Store
+from ..calls.off_loop import OffLoop
+from .answers.groups import Groups
+from .answers.members import Members
+from .answers.request import Answer, Request, refusal
+from .answers.topics import Topics
+from .wire.codes import RequestCode, ResponseCode
+from .wire.command import Command, InvalidFrameError
+from .wire.connection import Connection
+
+access_log = logging.getLogger("flightlog.serve.access")
+
+Answering = Callable[[Request], Awaitable[Answer]]
+
+
+class Service:
+    """In one event loop."""
+
+    def __init__(self, store: Store, *, advertised_host: str | None, auto_create: bool) -> None:
+        self.off_loop = OffLoop()
+        self.running = 0
+        """Requests at work, pulls that wait excepted."""
+        topics = Topics(store, self.off_loop, advertised_host, auto_create=auto_create)
+        self.members = Members(store, self.off_loop, lambda groups: None)
+        groups = Groups(store, self.off_loop, self.members)
+        self._answers: dict[int, Answering] = {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: topics.route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: topics.cluster,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics.names,
+            RequestCode.GET_TOPICS_BY_CLUSTER: topics.names,
+            RequestCode.GET_KV_CONFIG: topics.no_config,
+            RequestCode.UPDATE_AND_CREATE_TOPIC: topics.make,
+            RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: topics.delete_route,
+            RequestCode.GET_TOPIC_CONFIG: topics.config,
+            RequestCode.GET_ALL_TOPIC_CONFIG: topics.configs,
+            RequestCode.GET_TOPIC_STATS_INFO: topics.statistics,
+            RequestCode.HEART_BEAT: self.members.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.members.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.members.list_members,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.members.consumer_connections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.members.producer_connections,
+            RequestCode.CHECK_CLIENT_CONFIG: self.members.check_client,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.make,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: groups.config,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: groups.configs,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: groups.delete,
+            RequestCode.GET_CONSUME_STATS: groups.statistics,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: groups.topics,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups.of_topic,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: groups.reset_offset,
+        }
+
+    async def handle(self, connection: Connection, command: Command) -> None:
+        """Serve a request to its end. Every request comes by here: access control belongs in front of `_answer`."""
+        began_s = time.monotonic()
+        self.running += 1
+        try:
+            answer = await self._answer(Request(connection, command))
+        finally:
+            self.running -= 1
+        if not command.is_one_way:
+            try:
+                connection.send(answer.to(command))
+            except InvalidFrameError as e:
+                with suppress(InvalidFrameError):
+                    connection.send(Answer(code=ResponseCode.SYSTEM_ERROR, remark=str(e)).to(command))
+        took_ms = (time.monotonic() - began_s) * 1000
+        access_log.debug("%d of %s:%d: %d, %.1f ms", command.code, *connection.peer, answer.code, took_ms)
+
+    async def _answer(self, request: Request) -> Answer:
+        answering = self._answers.get(request.command.code)
+        if answering is None:
+            text = f"request type {request.command.code} is not supported by flightlog"
+            return Answer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=text)
+        try:
+            return await answering(request)
+        except Exception as e:  # clients understand codes, and no request without an answer
+            return refusal(e)
+
+    def sweep(self) -> None:
+        """What is done from time to time, in the loop."""
+        self.members.sweep()
+
+    def tend(self) -> None:
+        """What is done from time to time, by a thread: it may wait for the disk."""
+        self.members.outside.save()
