@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ...consume.group.group_settings import GroupSettings
 from ...consume.group.retry_policy import ExponentialRetryPolicy
+from ...store.stored_message import StoredMessage
 from ..http2.grpc_connection import INVALID_ARGUMENT, Call, CallError
 from . import checks
 from .context import Context
+from .message_out import message_of
 from .protocol import REQUESTS, Code, definition, set_milliseconds, status
 from .refusals import Refused
 
@@ -78,6 +81,19 @@ class Clients:
         streams = [each.stream for each in self._clients.values() if topic in each.topics]
         found = [stream for stream in streams if stream is not None]
         return random.choice(found) if found else None
+
+    def ask_producer(self, half: StoredMessage, transaction_id: str) -> bool:
+        """Ask a producer of its topic what became of a transaction; False if there is none."""
+        stream = self.producer_of(half.topic)
+        if stream is None:
+            return False
+        command = TelemetryCommand()
+        asked = command.recover_orphaned_transaction_command
+        asked.message.CopyFrom(message_of(half, half.topic))
+        asked.transaction_id = transaction_id
+        with suppress(CallError):  # it does not read; another check will ask again
+            stream.send(command.SerializeToString())
+        return True
 
     def published_topics(self) -> set[str]:
         """The topics whose producers can be asked about transactions."""

@@ -45,7 +45,7 @@ class Service:
         self.clients = Clients(
             store.group_settings, self._producers_changed, self.renewals.forget_client, self._authorize
         )
-        self.transactions = ServedTransactions(store, self.off_loop, self.clients.producer_of)
+        self.transactions = ServedTransactions(store, self.off_loop, self.clients.ask_producer)
         routes = Routes(store, self.off_loop, advertised, auto_create=auto_create)
         sending = Sending(store, self.off_loop, routes, self.transactions)
         self._receiving = Receiving(store, self.off_loop, routes, self.clients, self.polls, self.renewals)
@@ -63,7 +63,7 @@ class Service:
         }
 
     def _producers_changed(self) -> None:
-        self.transactions.check_topics(self.clients.published_topics())
+        self.transactions.check_groups(self.clients.published_topics())
 
     async def handle(self, call: Call) -> None:
         """Serve a call to its end."""

@@ -23,11 +23,8 @@ from ...produce.transaction.transaction import Transaction
 from ...store.errors import FlightlogError
 from ...store.settings import FlushMode
 from ...store.stored_message import StoredMessage
-from ..http2.grpc_connection import Call, CallError
 from . import checks
-from .clients import TelemetryCommand
 from .context import Context
-from .message_out import message_of
 from .off_loop import OffLoop
 from .protocol import Code, definition
 from .refusals import Refused
@@ -50,9 +47,9 @@ class _Open:
 class ServedTransactions:
     """Its calls run in the loop; what they hand to threads takes one step on a dict at a time."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, find_producer: Callable[[str], Call | None]) -> None:
-        """`find_producer` finds the stream of a producer of a topic."""
-        self._store, self._off_loop, self._find_producer = store, off_loop, find_producer
+    def __init__(self, store: Store, off_loop: OffLoop, ask_producer: Callable[[StoredMessage, str], bool]) -> None:
+        """`ask_producer` asks a producer about a half message and its transaction id; False if there is none to ask."""
+        self._store, self._off_loop, self._ask_producer = store, off_loop, ask_producer
         self._clock, self._timeout_ms = store.message_store.clock, store.settings.transaction_timeout_ms
         self._open: dict[str, _Open] = {}
         self._left: dict[str, StoredMessage] = {}
@@ -72,9 +69,11 @@ class ServedTransactions:
             raise Refused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
         resolution = RESOLUTIONS.get(request.resolution)
         if resolution is not None:
-            await self._off_loop.run(self._end, request.transaction_id, resolution)
+            if not await self._off_loop.run(self.end, request.transaction_id, resolution):
+                raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
 
-    def _end(self, transaction_id: str, resolution: TransactionResolution) -> None:
+    def end(self, transaction_id: str, resolution: TransactionResolution) -> bool:
+        """End a transaction; False if none of this id is known. By a thread: it waits for the disk."""
         opened = self._open.pop(transaction_id, None)
         if opened is not None:
             transaction = opened.transaction
@@ -87,15 +86,20 @@ class ServedTransactions:
                 if transaction.resolution is None:  # nothing was stored: the client may try again
                     self._open[transaction_id] = opened
                 raise
-            return
+            return True
         half = self._left.pop(transaction_id, None)
         if half is None:
-            raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
+            return False
         try:
-            transactions_of(self._store).answer(half, resolution)
+            self.answer(half, resolution)
         except FlightlogError:
             self._left[transaction_id] = half
             raise
+        return True
+
+    def answer(self, half: StoredMessage, resolution: TransactionResolution) -> None:
+        """End a half message that is left to the checks."""
+        transactions_of(self._store).answer(half, resolution)
         if self._store.settings.flush_mode is FlushMode.SYNC:
             self._store.flush()
 
@@ -114,15 +118,16 @@ class ServedTransactions:
         if half is not None:
             self._left[transaction.transaction_id] = half
 
-    def check_topics(self, topics: set[str]) -> None:
-        """The topics that have producers to ask."""
-        for topic in self._checkers.keys() - topics:
-            self._checkers.pop(topic).close()
-        for topic in topics - self._checkers.keys():
+    def check_groups(self, groups: set[str]) -> None:
+        """The producer groups that have producers to ask; with gRPC clients they are called as their topics."""
+        for group in self._checkers.keys() - groups:
+            self._checkers.pop(group).close()
+        for group in groups - self._checkers.keys():
             try:
-                self._checkers[topic] = TransactionChecker(self._store, topic, self._check)
+                self._checkers[group] = TransactionChecker(self._store, group, self._check)
             except FlightlogError as e:
-                log.warning("nobody is asked about transactions of topic %r: %s", topic, e, extra={"topic": topic})
+                told = {"producer_group": group}
+                log.warning("nobody is asked about transactions of producer group %r: %s", group, e, extra=told)
 
     def _check(self, half: StoredMessage) -> TransactionResolution:
         """In a thread of the store."""
@@ -131,22 +136,16 @@ class ServedTransactions:
         return TransactionResolution.UNKNOWN
 
     def _ask(self, half: StoredMessage) -> None:
-        stream, transaction_id = self._find_producer(half.topic), half.uniq_key
-        if stream is None or transaction_id is None:
+        transaction_id = half.uniq_key
+        if transaction_id is None or not self._ask_producer(half, transaction_id):
             return
         self._left[transaction_id] = half
-        command = TelemetryCommand()
-        asked = command.recover_orphaned_transaction_command
-        asked.message.CopyFrom(message_of(half, half.topic))
-        asked.transaction_id = transaction_id
-        with suppress(CallError):  # it does not read; another check will ask again
-            stream.send(command.SerializeToString())
         told = {"uniq_key": transaction_id, "topic": half.topic}
         log.info("asked about the transaction %s of topic %r", transaction_id, half.topic, extra=told)
 
     def close(self) -> None:
         """Leave everything to the checks of the next life."""
-        self.check_topics(set())
+        self.check_groups(set())
         for opened in self._open.values():
             with suppress(FlightlogError):
                 opened.transaction.unknown()

@@ -13,6 +13,8 @@ from .service import Service
 
 log = logging.getLogger("flightlog.serve")
 
+TEND_S = 1.0
+"""How often offsets are saved, and transactions that are old enough left to the checks."""
 DRAIN_S = 5.0
 """How long requests that run are waited for."""
 
@@ -37,9 +39,8 @@ class RemotingServer:
         return listener.port
 
     async def _tend(self, service: Service) -> None:
-        interval_s = self._store.settings.offset_save_interval_ms / 1000
         while True:
-            await asyncio.sleep(interval_s)
+            await asyncio.sleep(TEND_S)
             service.sweep()
             try:
                 await service.off_loop.run(service.tend)
@@ -52,6 +53,7 @@ class RemotingServer:
             return
         service, listener, self._service = self._service, self._listener, None
         listener.stop_accepting()
+        service.pulling.close()
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + drain_s
         while service.running and loop.time() < ends_s:
@@ -60,6 +62,7 @@ class RemotingServer:
         with suppress(asyncio.CancelledError):
             await self._tending
         await listener.close()
+        service.transactions.served.close()
         with suppress(FlightlogError):  # a store that is poisoned says so elsewhere
             await service.off_loop.run(service.tend)
         await loop.run_in_executor(None, service.off_loop.close)

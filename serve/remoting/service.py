@@ -9,10 +9,18 @@ from contextlib import suppress
 
 from ...consume.store import Store
 from ..calls.off_loop import OffLoop
+from .answers.failed import Failed
 from .answers.groups import Groups
+from .answers.lookups import Lookups
 from .answers.members import Members
+from .answers.offsets import Offsets
+from .answers.pulling import Pulling
+from .answers.queue_locks import ClientLocks
+from .answers.replies import Replies
 from .answers.request import Answer, Request, refusal
+from .answers.sending import Sending
 from .answers.topics import Topics
+from .answers.transactions import RemotingTransactions
 from .wire.codes import RequestCode, ResponseCode
 from .wire.command import Command, InvalidFrameError
 from .wire.connection import Connection
@@ -27,11 +35,16 @@ class Service:
 
     def __init__(self, store: Store, *, advertised_host: str | None, auto_create: bool) -> None:
         self.off_loop = OffLoop()
-        self.running = 0
-        """Requests at work, pulls that wait excepted."""
+        self._running = 0
         topics = Topics(store, self.off_loop, advertised_host, auto_create=auto_create)
-        self.members = Members(store, self.off_loop, lambda groups: None)
+        self.members = Members(store, self.off_loop, self._producers_changed)
+        self.transactions = RemotingTransactions(store, self.off_loop, self.members)
+        self.pulling = Pulling(store, self.off_loop, self.members)
+        sending = Sending(store, self.off_loop, topics, self.transactions)
+        offsets = Offsets(store, self.off_loop, self.members)
         groups = Groups(store, self.off_loop, self.members)
+        locks, failed = ClientLocks(store), Failed(store, self.off_loop)
+        lookups, replies = Lookups(store, self.off_loop), Replies(store, self.members)
         self._answers: dict[int, Answering] = {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: topics.route,
             RequestCode.GET_BROKER_CLUSTER_INFO: topics.cluster,
@@ -47,6 +60,25 @@ class Service:
             RequestCode.HEART_BEAT: self.members.heartbeat,
             RequestCode.UNREGISTER_CLIENT: self.members.unregister,
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.members.list_members,
+            RequestCode.SEND_MESSAGE: sending.send,
+            RequestCode.SEND_MESSAGE_V2: sending.send,
+            RequestCode.SEND_BATCH_MESSAGE: sending.send,
+            RequestCode.PULL_MESSAGE: self.pulling.pull,
+            RequestCode.LITE_PULL_MESSAGE: self.pulling.pull,
+            RequestCode.QUERY_CONSUMER_OFFSET: offsets.of_group,
+            RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.at_time,
+            RequestCode.GET_MAX_OFFSET: offsets.end,
+            RequestCode.GET_MIN_OFFSET: offsets.first,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: offsets.first_stored,
+            RequestCode.LOCK_BATCH_MQ: locks.lock,
+            RequestCode.UNLOCK_BATCH_MQ: locks.unlock,
+            RequestCode.CONSUMER_SEND_MSG_BACK: failed.send_back,
+            RequestCode.VIEW_MESSAGE_BY_ID: lookups.by_id,
+            RequestCode.QUERY_MESSAGE: lookups.by_key,
+            RequestCode.END_TRANSACTION: self.transactions.end,
+            RequestCode.SEND_REPLY_MESSAGE: replies.reply,
+            RequestCode.SEND_REPLY_MESSAGE_V2: replies.reply,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.members.consumer_connections,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self.members.producer_connections,
             RequestCode.CHECK_CLIENT_CONFIG: self.members.check_client,
@@ -60,14 +92,22 @@ class Service:
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: groups.reset_offset,
         }
 
+    def _producers_changed(self, groups: set[str]) -> None:
+        self.transactions.served.check_groups(groups)
+
+    @property
+    def running(self) -> int:
+        """Requests at work, pulls that wait excepted."""
+        return self._running - self.pulling.waiting_count
+
     async def handle(self, connection: Connection, command: Command) -> None:
         """Serve a request to its end. Every request comes by here: access control belongs in front of `_answer`."""
         began_s = time.monotonic()
-        self.running += 1
+        self._running += 1
         try:
             answer = await self._answer(Request(connection, command))
         finally:
-            self.running -= 1
+            self._running -= 1
         if not command.is_one_way:
             try:
                 connection.send(answer.to(command))
@@ -94,3 +134,4 @@ class Service:
     def tend(self) -> None:
         """What is done from time to time, by a thread: it may wait for the disk."""
         self.members.outside.save()
+        self.transactions.served.leave_due()

@@ -17,6 +17,9 @@ CLUSTER = "DefaultCluster"
 AUTO_CREATE_TOPIC = "TBW102"
 """Producers that do not know a topic ask for the route of this one, and send there; the broker then makes the topic."""
 AUTO_CREATE_PERM = 7
+REPLY_TOPIC = f"{CLUSTER}_REPLY_TOPIC"
+"""Consumers address their replies to it; no reply is stored there."""
+REPLY_PERM = 6
 
 
 class Topics:
@@ -51,6 +54,9 @@ class Topics:
         elif name == AUTO_CREATE_TOPIC and self._auto_create:
             reads = writes = self._store.settings.default_queue_count
             perm, sys_flag = AUTO_CREATE_PERM, 0
+        elif name == REPLY_TOPIC:
+            reads = writes = 1
+            perm, sys_flag = REPLY_PERM, 0
         else:
             text = f"No topic route info in name server for the topic: {name}"
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, text)
