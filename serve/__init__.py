@@ -1,8 +1,9 @@
-"""A store behind RocketMQ's gRPC protocol, for its unmodified official clients.
+"""A store behind RocketMQ's own protocols, gRPC and remoting, for its unmodified official clients.
 
 Translation only: what messages, groups and transactions mean is in produce/, consume/ and engine/. The files of the
 folder itself are the program and the server. Which room inside imports from which:
 
+    remoting -> calls
     calls -> http2, access
     http2 -> nothing
     access -> nothing

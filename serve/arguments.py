@@ -97,3 +97,26 @@ def check_loopback(host: str) -> None:
             "whoever reaches this address can read and write everything"
         )
         raise InvalidArgumentError("--host", host, expected)
+
+
+def check_remoting(port: int, host: str, *, has_acl: bool) -> None:
+    """Raises InvalidArgumentError where remoting, which knows no access control, would let in more than gRPC does."""
+    if has_acl or not is_loopback(host):
+        expected = (
+            "no --acl and a loopback address, or --insecure as well: whoever reaches this port can read and write "
+            "everything"
+        )
+        raise InvalidArgumentError("--remoting", str(port), expected)
+
+
+def store_host(advertise: str | None, host: str, port: int) -> tuple[str, int]:
+    """The address in the ids of messages, which a remoting client dials to see a message: an IP address. What clients
+    are told to dial, else what is listened on, else this machine's loopback."""
+    for found in ([] if advertise is None else [advertise.rpartition(":")[0].strip("[]")]) + [host]:
+        try:
+            address = ipaddress.ip_address(found)
+        except ValueError:
+            continue
+        if not address.is_unspecified:
+            return str(address), port
+    return "127.0.0.1", port

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..consume.store import Store, open_store
@@ -14,9 +14,18 @@ from ..store.errors import InvalidArgumentError
 from ..store.settings import StoreSettings
 from ..store.state.progress import FLIGHTLOG_FOLDER
 from .access.acl_file import AclFile
-from .arguments import GroupArgument, TopicArgument, check_loopback, checked_address, is_loopback
+from .arguments import (
+    GroupArgument,
+    TopicArgument,
+    check_loopback,
+    check_remoting,
+    checked_address,
+    is_loopback,
+    store_host,
+)
 from .http2.certificates import development_tls
 from .http2.own_certificate import OwnCertificate
+from .remoting.server import RemotingServer
 from .server import Server
 
 log = logging.getLogger("flightlog.serve")
@@ -38,6 +47,7 @@ class ServeOptions:
     tls_key: Path | None = None
     acl: Path | None = None
     insecure: bool = False
+    remoting: int | None = None
     settings: StoreSettings | None = None
 
 
@@ -51,7 +61,12 @@ def run(options: ServeOptions) -> None:
     certificate = _certificate(options)
     if not (options.insecure or options.tls_dev or certificate or acl):
         check_loopback(options.host)
-    with open_store(options.path, options.settings) as store:
+    if options.remoting is not None and not options.insecure:
+        check_remoting(options.remoting, options.host, has_acl=acl is not None)
+    settings = options.settings or StoreSettings()
+    if options.remoting:  # tools dial the address that is part of a message id
+        settings = replace(settings, store_host=store_host(advertise, options.host, options.remoting))
+    with open_store(options.path, settings) as store:
         for topic in topics:
             topic.make(store)
         for group in groups:
@@ -83,9 +98,10 @@ async def _serve(
     if acl is None and not is_loopback(options.host):
         log.warning("whoever reaches this server can read and write everything: it has no --acl", extra=fields)
     log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra=fields)
+    remoting = await _serve_remoting(store, options, advertise)
     await ending.wait()
     log.info("closing: no more clients are taken", extra=fields)
-    await server.stop()
+    await asyncio.gather(server.stop(), *([] if remoting is None else [remoting.stop()]))
     log.info("closed", extra=fields)
 
 
@@ -97,6 +113,21 @@ def _certificate(options: ServeOptions) -> OwnCertificate | None:
     if options.tls_dev:
         raise InvalidArgumentError("--tls-cert", str(options.tls_cert), "it, or --tls-dev, and not both")
     return OwnCertificate(options.tls_cert, options.tls_key)
+
+
+async def _serve_remoting(store: Store, options: ServeOptions, advertise: str | None) -> RemotingServer | None:
+    if options.remoting is None:
+        return None
+    host = None if advertise is None else advertise.rpartition(":")[0].strip("[]")
+    remoting = RemotingServer(store, advertised_host=host, auto_create=options.auto_create)
+    try:
+        port = await remoting.start(options.host, options.remoting)
+    except OSError as e:
+        expected = f"a port of {options.host} that is free: {e}"
+        raise InvalidArgumentError("--remoting", str(options.remoting), expected) from e
+    fields = {"path": str(options.path), "port": port}
+    log.info("remoting, name server and broker, on %s:%d", options.host, port, extra=fields)
+    return remoting
 
 
 def _development_tls(options: ServeOptions, advertise: str | None) -> ssl.SSLContext | None:

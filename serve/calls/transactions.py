@@ -68,9 +68,10 @@ class ServedTransactions:
         if not request.transaction_id.strip():
             raise Refused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
         resolution = RESOLUTIONS.get(request.resolution)
-        if resolution is not None:
-            if not await self._off_loop.run(self.end, request.transaction_id, resolution):
-                raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
+        if resolution is None:
+            return
+        if not await self._off_loop.run(self.end, request.transaction_id, resolution):
+            raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
 
     def end(self, transaction_id: str, resolution: TransactionResolution) -> bool:
         """End a transaction; False if none of this id is known. By a thread: it waits for the disk."""

@@ -36,7 +36,7 @@ class Listener:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in found:  # `localhost` is two addresses: one port for both
             server = await loop.create_server(
-                self._connection, address[0], port or self.port, family=family, backlog=BACKLOG
+                self._connection, str(address[0]), port or self.port, family=family, backlog=BACKLOG
             )
             self._servers.append(server)
             self.port = server.sockets[0].getsockname()[1]

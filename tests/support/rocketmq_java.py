@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "serve" / "java"
-JARS = FOLDER / "target" / "dependency"
 PROGRAM = FOLDER / "Clients.java"
 FETCH_S, RUN_S = 600.0, 300.0
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
@@ -19,21 +18,28 @@ class JavaClientMissingError(Exception):
     """This machine lacks what it takes to run the client; the message names it."""
 
 
-@cache
 def fetch_client() -> Path:
-    """The folder with its jar. Raises JavaClientMissingError."""
+    """The folder with the client's jar. Raises JavaClientMissingError."""
+    return fetch_jars(FOLDER, "rocketmq-client-java")
+
+
+@cache
+def fetch_jars(folder: Path, name: str) -> Path:
+    """The folder with what the `pom.xml` in this one asks for, among them the jar of this name. Raises
+    JavaClientMissingError."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise JavaClientMissingError(f"no {program} here")
-    JARS.mkdir(parents=True, exist_ok=True)
-    with open(JARS / ".lock", "w") as lock:
+    jars = folder / "target" / "dependency"
+    jars.mkdir(parents=True, exist_ok=True)
+    with open(jars / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not list(JARS.glob("rocketmq-client-java-*.jar")):
+        if not list(jars.glob(f"{name}-*.jar")):
             command = ["mvn", "-q", "-B", "dependency:copy-dependencies"]
-            found = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=FETCH_S)
+            found = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_S)
             if found.returncode:
                 raise JavaClientMissingError(f"Maven could not fetch it: {found.stdout[-2000:]}{found.stderr[-2000:]}")
-    return JARS
+    return jars
 
 
 def run_clients(address: str, kind: str, *keys: str) -> list[str]:

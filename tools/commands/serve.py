@@ -50,9 +50,18 @@ def serve(
         bool,
         typer.Option("--insecure", help="Listen where other machines reach it, with neither --acl nor TLS."),
     ] = False,
+    remoting: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Speak RocketMQ's remoting protocol, too, for 4.x clients and mqadmin: on this port, such as 9876.",
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each call.")] = False,
 ) -> None:
-    """Serve a store to RocketMQ's 5.x clients until SIGTERM or Ctrl-C. Makes the store if it is not there."""
+    """Serve a store to RocketMQ's clients until SIGTERM or Ctrl-C. Makes the store if it is not there."""
     try:
         from ...serve.program import ServeOptions, run  # asyncio and protobuf, which other commands do without
     except ImportError as e:
@@ -74,5 +83,6 @@ def serve(
             tls_key=tls_key,
             acl=acl,
             insecure=insecure,
+            remoting=remoting,
         )
     )

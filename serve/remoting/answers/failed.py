@@ -30,6 +30,4 @@ class Failed:
         attempt = message.reconsume_times + 1
         if level < 0 or message.reconsume_times >= most:
             return send_to_dead_letters(store, group, message, attempt)
-        return send_to_retry(
-            store, group, message, attempt, delay_level=level, queue_count=settings.retry_queue_count
-        )
+        return send_to_retry(store, group, message, attempt, delay_level=level, queue_count=settings.retry_queue_count)

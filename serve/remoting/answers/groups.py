@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from ....consume.group.group_errors import GroupNotFoundError
@@ -71,10 +72,8 @@ class Groups:
         group = request.text("groupName")
         if self._members.is_balancing(group):
             raise Refused(ResponseCode.SYSTEM_ERROR, f"group {group!r} has members: close them first")
-        try:
+        with suppress(GroupNotFoundError):  # deleted already, as a broker answers
             await self._off_loop.run(self._store.delete_group, group)
-        except GroupNotFoundError:  # deleted already, as a broker answers
-            pass
         return Answer()
 
     async def statistics(self, request: Request) -> Answer:
@@ -104,7 +103,7 @@ class Groups:
         """Those that the group has offsets in or reads now."""
         state = self._store.groups(include_system=True).get(group)
         found = self._members.consumers.get(group)
-        now = set() if found is None else set(tuple(found.subscriptions))
+        now = set() if found is None else set(found.subscriptions)
         return sorted(now.union(() if state is None else state.topics))
 
     async def topics(self, request: Request) -> Answer:
@@ -116,7 +115,9 @@ class Groups:
         topic = request.text("topic")
         reading = {name for name, group in self._members.consumers.items() if topic in group.subscriptions}
         states = await self._off_loop.run(self._store.groups)
-        return Answer.of({"groupList": sorted(reading | {name for name, each in states.items() if topic in each.topics})})
+        return Answer.of(
+            {"groupList": sorted(reading | {name for name, each in states.items() if topic in each.topics})}
+        )
 
     async def reset_offset(self, request: Request) -> Answer:
         """Have a group go on at a time, an offset, or the end; its members are told."""
@@ -140,18 +141,16 @@ class Groups:
         if timestamp_ms == NOW:
             return self._store.reset_offset(group, topic, "last")
         found = self._store.topic(topic)
-        offsets = {}
+        offsets: dict[int, int] = {}
         for each in range(found.read_queue_count if found is not None else 0):
             place = self._store.offset_at(topic, each, max(timestamp_ms, 0))
             offsets |= self._store.reset_offset(group, topic, place, queue_id=each)
         return offsets
 
 
-
 def _config(settings: GroupSettings) -> dict[str, Any]:
     """A `SubscriptionGroupConfig`."""
     changes = {
-        field_name: getattr(settings, field_name)
-        for field_name in (*FLAGS.values(), *NUMBERS.values(), "retry_policy")
+        field_name: getattr(settings, field_name) for field_name in (*FLAGS.values(), *NUMBERS.values(), "retry_policy")
     }
     return changed_entry(new_entry(settings.name), changes)

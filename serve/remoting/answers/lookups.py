@@ -38,7 +38,8 @@ class Lookups:
             "indexLastUpdateTimestamp": max(message.store_timestamp_ms for message in found),
             "indexLastUpdatePhyoffset": newest,
         }
-        records, size = [], 0
+        records: list[bytes] = []
+        size = 0
         for message in found:
             size += message.size
             if records and size > MAX_SIZE:

@@ -17,7 +17,7 @@ from ....consume.store import Store
 from ....index.filter.sql_filter import SqlFilter
 from ....store.errors import FlightlogError, InvalidArgumentError
 from ...calls.off_loop import OffLoop
-from ..wire.codes import VERSION, RequestCode, ResponseCode
+from ..wire.codes import RequestCode, ResponseCode
 from ..wire.connection import Connection
 from .request import Answer, Refused, Request
 

@@ -46,9 +46,7 @@ class Offsets:
     async def at_time(self, request: Request) -> Answer:
         queue, timestamp_ms = self._queue(request), max(request.whole("timestamp"), 0)
         is_upper = request.text("boundaryType", "lower").lower() == "upper"
-        found = await self._off_loop.run(
-            self._store.offset_at, *queue, timestamp_ms, "upper" if is_upper else "lower"
-        )
+        found = await self._off_loop.run(self._store.offset_at, *queue, timestamp_ms, "upper" if is_upper else "lower")
         return Answer({"offset": found})
 
     async def first_stored(self, request: Request) -> Answer:

@@ -6,6 +6,7 @@ import asyncio
 
 from ....consume.store import Store
 from ....engine.services.long_polls import MAX_WAIT_S
+from ....index.filter.sql_filter import SqlFilter
 from ....store.get_result import GetResult, GetStatus
 from ....store.topic import TopicPermission
 from ...calls.off_loop import OffLoop
@@ -88,10 +89,12 @@ class Pulling:
         if TopicPermission.READ not in topic.perm:
             raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{name}] pulling message is forbidden")
         if not 0 <= queue_id < topic.read_queue_count:
-            text = f"queueId[{queue_id}] is illegal, topic:[{name}] topicConfig.readQueueNums:[{topic.read_queue_count}]"
+            text = (
+                f"queueId[{queue_id}] is illegal, topic:[{name}] topicConfig.readQueueNums:[{topic.read_queue_count}]"
+            )
             raise Refused(ResponseCode.SYSTEM_ERROR, text)
 
-    def _wanted(self, request: Request, group: str, topic: str, *, is_given: bool):  # type: ignore[no-untyped-def]
+    def _wanted(self, request: Request, group: str, topic: str, *, is_given: bool) -> str | SqlFilter:
         """What the pull says, or else what the group's heartbeats said."""
         if is_given:
             return checked_filter(request.text("expressionType", TAG), request.text("subscription", "*"))

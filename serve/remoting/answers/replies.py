@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ....store.format.properties import decode_properties, encode_properties
 from ....consume.store import Store
+from ....store.format.properties import decode_properties, encode_properties
 from ..wire.codes import RequestCode, ResponseCode
 from .members import Members
 from .request import Answer, Refused, Request

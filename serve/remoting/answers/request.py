@@ -33,6 +33,7 @@ log = logging.getLogger("flightlog.serve")
 INT64_DIGITS = 20
 OF_ERRORS: tuple[tuple[type[FlightlogError], ResponseCode], ...] = (
     (TopicNotFoundError, ResponseCode.TOPIC_NOT_EXIST),
+    (QueueNotFoundError, ResponseCode.SYSTEM_ERROR),
     (TopicPermissionError, ResponseCode.NO_PERMISSION),
     (NoRouteError, ResponseCode.NO_PERMISSION),
     (InvalidTimerError, ResponseCode.MESSAGE_ILLEGAL),
@@ -41,7 +42,6 @@ OF_ERRORS: tuple[tuple[type[FlightlogError], ResponseCode], ...] = (
     (PropertiesTooLargeError, ResponseCode.MESSAGE_ILLEGAL),
     (RecordTooLargeError, ResponseCode.MESSAGE_ILLEGAL),
     (InvalidMessageError, ResponseCode.MESSAGE_ILLEGAL),
-    (QueueNotFoundError, ResponseCode.SYSTEM_ERROR),
     (InconsistentGroupError, ResponseCode.SYSTEM_ERROR),
     (StorePoisonedError, ResponseCode.SERVICE_NOT_AVAILABLE),
     (StoreClosedError, ResponseCode.SERVICE_NOT_AVAILABLE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from ....consume.readers import STORE_NAME
@@ -132,10 +133,8 @@ class Topics:
             return found
 
     async def delete(self, request: Request) -> Answer:
-        try:
+        with suppress(TopicNotFoundError):  # deleted already, as a broker answers
             await self._off_loop.run(self._store.delete_topic, request.text("topic"))
-        except TopicNotFoundError:  # deleted already, as a broker answers
-            pass
         return Answer()
 
     async def delete_route(self, request: Request) -> Answer:

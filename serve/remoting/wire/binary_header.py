@@ -1,12 +1,12 @@
 """Headers in RocketMQ's own serialization (`RocketMQSerializable`), big-endian:
 
-    code      i16
-    language  u8
-    version   i16
-    opaque    i32
-    flag      i32
-    remark    i32 + n     UTF-8; 0: none
-    fields    i32 + n     each a name (i16 + n) and a value (i32 + n), UTF-8
+code      i16
+language  u8
+version   i16
+opaque    i32
+flag      i32
+remark    i32 + n     UTF-8; 0: none
+fields    i32 + n     each a name (i16 + n) and a value (i32 + n), UTF-8
 """
 
 from __future__ import annotations

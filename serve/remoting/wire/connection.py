@@ -46,7 +46,7 @@ class Connection(asyncio.Protocol):
         self._kept = 0
         self._opaque = itertools.count()
         self._transport: asyncio.Transport
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Future[None]] = set()
         self._is_paused = False
         self.heard_s = time.monotonic()
         self.peer = self.local = ("", 0)
@@ -103,11 +103,11 @@ class Connection(asyncio.Protocol):
 
     def _start(self, command: Command) -> None:
         task = asyncio.ensure_future(self._handle(self, command))
-        self._running.add(cast("asyncio.Task[None]", task))
+        self._running.add(task)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Future[None]) -> None:
-        self._running.discard(cast("asyncio.Task[None]", task))
+        self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a request failed", exc_info=error, extra={"cause": repr(error)})
         if self._is_paused and not self.is_lost:

@@ -1,7 +1,7 @@
 """Headers as JSON, the default of RocketMQ's clients.
 
-    {"code":105,"extFields":{"topic":"orders"},"flag":0,"language":"JAVA","opaque":1,
-     "serializeTypeCurrentRPC":"JSON","version":479}
+{"code":105,"extFields":{"topic":"orders"},"flag":0,"language":"JAVA","opaque":1,
+ "serializeTypeCurrentRPC":"JSON","version":479}
 """
 
 from __future__ import annotations
