@@ -44,7 +44,7 @@ class Listener:
 
     def _connection(self) -> asyncio.Protocol:
         if len(self.connections) >= MAX_CONNECTIONS:
-            log.warning("a connection is refused: there are %d", MAX_CONNECTIONS)
+            log.warning("a connection is refused: there are %d", MAX_CONNECTIONS, extra={"port": self.port})
             return _Refusing()
         made = Connection(self._handle, self._lost, self._intake)
         self.connections.add(made)

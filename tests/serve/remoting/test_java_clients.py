@@ -37,8 +37,6 @@ def run(served: RemotingStore, program: str, *arguments: str, version: str = "5.
 def test_java_clients_send_consume_transact_and_ask(served: RemotingStore, version: str) -> None:
     expected = [line for lines in STEPS.values() for line in lines]
     assert run(served, "Clients", *STEPS, version=version) == [*expected, "done"]
-    assert served.store.group_offsets("push-all", "orders").keys() == {0, 1}
-    assert not any(served.store.lag("push-all").values())
 
 
 @pytest.mark.ci
