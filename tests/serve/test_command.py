@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +17,11 @@ import pytest
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
-from flightlog.serve.arguments import GroupArgument, TopicArgument, check_loopback, checked_address
+from flightlog.serve.arguments import GroupArgument, TopicArgument, check_loopback, checked_address, store_host
 from flightlog.serve.program import ServeOptions, run
+from flightlog.serve.remoting.wire.codes import RequestCode
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
+from flightlog.tests.support.remoting_client import RemotingClient
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -116,3 +119,41 @@ def test_a_topic_that_is_there_keeps_its_queues(tmp_path: Path) -> None:
         assert found is not None and found.message_type == "MIXED"
         with pytest.raises(flightlog.InvalidArgumentError, match="the 2 queues"):
             TopicArgument("orders", 4, "MIXED").make(store)
+
+
+def test_remoting_is_served_beside_grpc_and_only_on_request(tmp_path: Path, assert_clean: AssertClean) -> None:
+    path = tmp_path / "store"
+    with served(str(path), "--port", "0", "--remoting", "0") as (process, _):
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.search(r"remoting, name server and broker, on 127\.0\.0\.1:(\d+)", line)
+        assert found is not None, line
+        with RemotingClient(int(found[1])) as client:
+            assert f'0:"127.0.0.1:{found[1]}"'.encode() in client.call(RequestCode.GET_BROKER_CLUSTER_INFO).body
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(60) == 0, rest
+        assert "closed cleanly" in rest
+    assert_clean(path)
+
+
+def test_a_remoting_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(flightlog.InvalidArgumentError, match="--remoting"):
+            run(ServeOptions(tmp_path / "store", port=0, remoting=taken.getsockname()[1]))
+
+
+@pytest.mark.parametrize(
+    ("advertise", "host", "expected"),
+    [
+        (None, "127.0.0.1", "127.0.0.1"),
+        (None, "0.0.0.0", "127.0.0.1"),
+        (None, "localhost", "127.0.0.1"),
+        ("192.0.2.7:8081", "0.0.0.0", "192.0.2.7"),
+        ("mq.example.org:8081", "::1", "::1"),
+    ],
+)
+def test_message_ids_name_the_address_of_remoting(advertise: str | None, host: str, expected: str) -> None:
+    assert store_host(advertise, host, 9876) == (expected, 9876)

@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
             return
         self._transport.write(frame.encode(command))
         if self._transport.get_write_buffer_size() > UNREAD_MAX:
-            log.warning("%s:%d is closed: it does not read its answers", *self.peer)
+            log.warning("%s:%d is closed: it does not read its answers", *self.peer, extra={"client": self.peer[0]})
             self.abort()
 
     def tell(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
