@@ -17,7 +17,14 @@ import pytest
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
-from flightlog.serve.arguments import GroupArgument, TopicArgument, check_loopback, checked_address, store_host
+from flightlog.serve.arguments import (
+    GroupArgument,
+    TopicArgument,
+    check_loopback,
+    check_remoting,
+    checked_address,
+    store_host,
+)
 from flightlog.serve.program import ServeOptions, run
 from flightlog.serve.remoting.wire.codes import RequestCode
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
@@ -157,3 +164,12 @@ def test_a_remoting_port_that_is_taken_is_named(tmp_path: Path) -> None:
 )
 def test_message_ids_name_the_address_of_remoting(advertise: str | None, host: str, expected: str) -> None:
     assert store_host(advertise, host, 9876) == (expected, 9876)
+
+
+def test_remoting_lets_in_nobody_whom_grpc_keeps_out(tmp_path: Path) -> None:
+    check_remoting(9876, "127.0.0.1", has_acl=False)
+    with pytest.raises(flightlog.InvalidArgumentError, match="--insecure"):
+        check_remoting(9876, "127.0.0.1", has_acl=True)
+    with pytest.raises(flightlog.InvalidArgumentError, match="--insecure"):
+        run(ServeOptions(tmp_path / "store", host="0.0.0.0", tls_dev=True, remoting=9876))
+    assert not (tmp_path / "store").exists()
