@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from ...consume.store import Store
 from ..calls.off_loop import OffLoop
+from .answers.broker import Broker
 from .answers.failed import Failed
 from .answers.groups import Groups
 from .answers.lookups import Lookups
@@ -46,6 +47,7 @@ class Service:
         locks, failed = ClientLocks(store), Failed(store, self.off_loop)
         lookups, replies = Lookups(store, self.off_loop), Replies(store, self.members)
         self._answers: dict[int, Answering] = {
+            RequestCode.GET_BROKER_RUNTIME_INFO: Broker(store, self.off_loop).runtime_info,
             RequestCode.GET_ROUTEINFO_BY_TOPIC: topics.route,
             RequestCode.GET_BROKER_CLUSTER_INFO: topics.cluster,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics.names,

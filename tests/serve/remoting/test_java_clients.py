@@ -54,3 +54,36 @@ def test_java_admin_client_makes_topics_and_groups(served: RemotingStore) -> Non
         "gone true",
         "done",
     ]
+
+
+@pytest.mark.ci
+def test_mqadmin_shows_what_is_there(served: RemotingStore) -> None:
+    lines = run(served, "Mqadmin")
+    assert lines[-1] == "done"
+    told = "\n".join(lines)
+    assert "Exception" not in told
+    blocks = {block.split("\n", 1)[0]: block for block in told.split("== ")[1:]}
+    assert set(COMMANDS) == set(blocks)
+    missing = {name: text for name, texts in COMMANDS.items() for text in texts if text not in blocks[name]}
+    assert not missing, told
+
+
+COMMANDS = {
+    "updateTopic": ["create topic to"],
+    "updateSubGroup": ["create subscription group to", "groupName=billing"],
+    "sendMessage": ["SEND_OK"],
+    "topicList": ["orders"],
+    "topicStatus": ["store                             0     0                     1"],
+    "topicRoute": ['"readQueueNums":4', '"brokerName":"store"'],
+    "clusterList": ["DefaultCluster", "V5_3_3"],
+    "brokerStatus": ["brokerVersionDesc", "V5_3_3"],
+    "queryMsgByKey": ["0                                        0"],
+    "queryMsgByOffset": ["Keys:                [k1]", "Queue Offset:        0"],
+    "printMsg": ["hello"],
+    "consumerProgress": ["#Group"],
+    "resetOffsetByTime": ["store                                     0                                         1"],
+    "skipAccumulatedMessage": ["store                                     3"],
+    "allocateMQ": ['"a":[', '"b":['],
+    "deleteTopic": ["delete topic [orders] from NameServer success."],
+}
+"""What mqadmin's commands say, in part."""

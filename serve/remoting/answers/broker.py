@@ -1,0 +1,38 @@
+"""The state of the broker that this server is."""
+
+from __future__ import annotations
+
+from ....consume.store import Store
+from ...calls.off_loop import OffLoop
+from ..wire.codes import VERSION
+from .request import Answer, Request
+
+VERSION_NAME = "V5_3_3"
+
+
+class Broker:
+    """In one event loop. Only what the store knows: tools show the rest as missing."""
+
+    def __init__(self, store: Store, off_loop: OffLoop) -> None:
+        self._store, self._off_loop = store, off_loop
+        self._started_ms = store.message_store.clock.now_ms()
+
+    async def runtime_info(self, request: Request) -> Answer:
+        return await self._off_loop.run(self._runtime_info)
+
+    def _runtime_info(self) -> Answer:
+        found = self._store.statistics()
+        first = self._store.message_at(found.sizes.min_physical_offset) if found.sizes.messages else None
+        table = {
+            "bootTimestamp": self._started_ms,
+            "brokerActive": "true",
+            "brokerVersion": VERSION,
+            "brokerVersionDesc": VERSION_NAME,
+            "commitLogMaxOffset": found.sizes.end_physical_offset,
+            "commitLogMinOffset": found.sizes.min_physical_offset,
+            "dispatchBehindBytes": found.lag.dispatch_size or 0,
+            "earliestMessageTimeStamp": -1 if first is None else first.store_timestamp_ms,
+        }
+        if found.puts is not None:  # RocketMQ gives the averages of 10 s, 1 min and 10 min; here all are of 10 s
+            table["putTps"] = " ".join([f"{found.puts.messages_per_s:.2f}"] * 3)
+        return Answer.of({"table": {name: str(value) for name, value in table.items()}})
