@@ -48,6 +48,8 @@ from .produce.send_result import SendFailure, SendResult
 from .produce.transaction.checker import TransactionChecker
 from .produce.transaction.resolution import TransactionResolution
 from .produce.transaction.transaction import Transaction
+from .serve.client.client_errors import ServerRefusedError, ServerUnavailableError
+from .serve.client.connect import connect
 from .store.errors import (
     BodyTooLargeError,
     ClockBehindError,
@@ -125,6 +127,10 @@ from .store.which_kernel import warn_if_another_was_built as _warn_if_another_wa
 
 if _typing.TYPE_CHECKING:
     from . import spark
+    from .serve.client.messages import SendReceipt
+    from .serve.client.remote_message import RemoteMessage
+    from .serve.client.remote_store import RemoteStore
+    from .serve.client.remote_subscription import RemoteSubscription
     from .spark.options.data_loss import CheckpointAheadError, DataLossError
 
     kernel: str
@@ -199,6 +205,9 @@ __all__ = [
     "ReceivedMessage",
     "RecordTooLargeError",
     "RedriveResult",
+    "RemoteMessage",
+    "RemoteStore",
+    "RemoteSubscription",
     "RocksDbConfigError",
     "RocksDbQueuesError",
     "SegmentGoneError",
@@ -206,8 +215,11 @@ __all__ = [
     "SegmentRemovedError",
     "SendFailure",
     "SendManyError",
+    "SendReceipt",
     "SendResult",
     "SendTimeoutError",
+    "ServerRefusedError",
+    "ServerUnavailableError",
     "SqlFilter",
     "StartFrom",
     "Store",
@@ -246,6 +258,7 @@ __all__ = [
     "UnsupportedStoreError",
     "UsageError",
     "WrongTypeError",
+    "connect",
     "kernel",
     "open",
     "open_read_only",
@@ -256,6 +269,15 @@ __all__ = [
 
 _OF_SPARK = ("CheckpointAheadError", "DataLossError")
 """Errors of the Spark source: they are here too, without its being imported by every program."""
+
+
+_OF_CLIENT = {
+    "RemoteMessage": "remote_message",
+    "RemoteStore": "remote_store",
+    "RemoteSubscription": "remote_subscription",
+    "SendReceipt": "messages",
+}
+"""What `connect` works with, and its module: it needs protobuf."""
 
 
 def __dir__() -> list[str]:
@@ -278,6 +300,10 @@ if not _typing.TYPE_CHECKING:  # a type checker would take any misspelled name f
             from .spark.options import data_loss
 
             return getattr(data_loss, name)
+        if name in _OF_CLIENT:
+            import importlib
+
+            return getattr(importlib.import_module(f".serve.client.{_OF_CLIENT[name]}", __name__), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -4,6 +4,7 @@ Translation only: what messages, groups and transactions mean is in produce/, co
 folder itself are the program and the server. Which room inside imports from which:
 
     remoting -> calls
+    client -> calls
     calls -> http2, access
     http2 -> nothing
     access -> nothing

@@ -13,6 +13,7 @@ from flightlog.consume.group import group_errors
 from flightlog.consume.pop import pop_errors
 from flightlog.index.filter import invalid_filter
 from flightlog.produce import send_errors
+from flightlog.serve.client import client_errors
 from flightlog.spark.options import data_loss
 from flightlog.store import errors, timer_errors
 
@@ -30,7 +31,10 @@ def drawn() -> dict[str, str]:
     return found
 
 
-PLACES = errors, timer_errors, invalid_filter, group_errors, pop_errors, send_errors, deduplication_window, data_loss
+PLACES = (
+    *(errors, timer_errors, invalid_filter, group_errors, pop_errors, send_errors, deduplication_window, data_loss),
+    client_errors,
+)
 MODULES = {place.__name__ for place in PLACES}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flightlog import ReadOnlyStore, Store, Stores, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
@@ -37,6 +37,9 @@ from flightlog.store.log.log_reader import LogReader
 from flightlog.store.log.poison import Poison
 from flightlog.store.native.group_commit_protocol import GroupCommitProtocol
 from flightlog.store.segments.segment import AppendSegment, Segment
+
+if TYPE_CHECKING:  # it needs the extra `serve`
+    from flightlog import RemoteStore
 
 AnyStore = MessageStore | Store
 
@@ -354,3 +357,14 @@ def save_pops(store: Store) -> None:
 def pop_saves_nothing(store: Store) -> None:
     """As when the process is killed: closing writes no offsets and order infos of pops."""
     store._pop._save = lambda: None  # type: ignore[method-assign]
+
+
+def break_calls(remote: RemoteStore) -> None:
+    """Cut the cable of every call that is on its way."""
+    for connection in tuple(remote._rpc._at_work):
+        connection.abort()
+
+
+def headers_of(remote: RemoteStore) -> dict[str, str]:
+    """What the next call of a remote store would send."""
+    return dict(remote._rpc._headers())
