@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/c/*.c store/native/c/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test wheels clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test proxy-answers wheels clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make coverage  how much of store, index and engine the suite runs'
 	@echo 'make mutants  change one thing at a time in store, index, schedule and engine: do tests fail? MUTANTS=500, SEED=7'
 	@echo 'make load-test  tests of clocks, threads, processes, sockets: ROUNDS=20 times at load 40 (PROCESSES=40, TESTS=files)'
+	@echo 'make proxy-answers  do proxies of RocketMQ answer as recorded? PROXIES=5.5.0, RECORD=1'
 	@echo 'make check   ruff and mypy'
 	@echo 'make docs    site/: the documents and the API reference; broken links and references fail'
 	@echo 'make bench   the benchmarks: put, read, query, recovery and Spark scan beside what this machine can do at best'
@@ -136,6 +137,16 @@ coverage: $(VENV)/.all
 $(VENV)/.mutants: $(VENV)/.all
 	@$(PIP) install -q -e '.[mutants]'
 	@touch $@
+
+# Asks RocketMQ's own proxies, which Maven brings, what tests/serve/proxy asks the server; RECORD=1 keeps their answers.
+PROXIES ?= 5.3.3 5.5.0
+proxy-answers: $(VENV)/.all
+	@for version in $(PROXIES); do \
+	    jars=$(CURDIR)/$(VENV)/proxies/$$version; \
+	    mvn -q -B -f tests/serve/proxy/pom.xml dependency:copy-dependencies -Dversion.rocketmq=$$version \
+	        -DoutputDirectory=$$jars || exit 1; \
+	    $(PY) tests/serve/proxy/ask_proxy.py $$jars $(if $(RECORD),--record) || exit 1; \
+	done
 
 # Not part of CI: some hours, of which the run of the quick tests under coverage takes the first half. One that was
 # stopped goes on where it was; what it needs and finds is in .mutants.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..consume.store import Store, open_store
 from ..store.errors import InvalidArgumentError
-from ..store.settings import StoreSettings
+from ..store.settings import FlushMode, StoreSettings
 from ..store.state.progress import FLIGHTLOG_FOLDER
 from .access.acl_file import AclFile
 from .arguments import (
@@ -48,6 +48,7 @@ class ServeOptions:
     acl: Path | None = None
     insecure: bool = False
     remoting: int | None = None
+    sync_flush: bool = False
     settings: StoreSettings | None = None
 
 
@@ -66,6 +67,8 @@ def run(options: ServeOptions) -> None:
     settings = options.settings or StoreSettings()
     if options.remoting:  # tools dial the address that is part of a message id
         settings = replace(settings, store_host=store_host(advertise, options.host, options.remoting))
+    if options.sync_flush:
+        settings = replace(settings, flush_mode=FlushMode.SYNC)
     with open_store(options.path, settings) as store:
         for topic in topics:
             topic.make(store)

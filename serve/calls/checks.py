@@ -37,8 +37,8 @@ ANSWER_MS = 500
 MAX_BATCH = 32
 """`grpcClientConsumerLongPollingBatchSize`"""
 
-NAME_MAX = 255
-"""Characters of a group's name (`Validators.CHARACTER_MAX_LENGTH`)."""
+GROUP_MAX = 120
+"""Characters of a group's name (`Validators.GROUP_MAX_LENGTH`)."""
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 """Java's ISO control characters."""
@@ -63,7 +63,8 @@ RESERVED = frozenset(
 def topic_name(resource: Any) -> str:
     """The name of a topic of an application."""
     name: str = resource.name
-    _check_name(name, "topic", NAME_MAX_LENGTH, Code.ILLEGAL_TOPIC)
+    too_long = f"The specified topic is longer than topic max length {NAME_MAX_LENGTH}."
+    _check_name(name, "The specified topic", NAME_MAX_LENGTH, too_long, Code.ILLEGAL_TOPIC)
     if is_system_topic(name):
         raise Refused(Code.ILLEGAL_TOPIC, "cannot access system topic")
     return name
@@ -72,22 +73,21 @@ def topic_name(resource: Any) -> str:
 def group_name(resource: Any) -> str:
     """The name of a consumer group of an application."""
     name: str = resource.name
-    _check_name(name, "group", NAME_MAX, Code.ILLEGAL_CONSUMER_GROUP)
+    too_long = f"the specified group[{name}] is longer than group max length: {GROUP_MAX}."
+    _check_name(name, "the specified group", GROUP_MAX, too_long, Code.ILLEGAL_CONSUMER_GROUP)
     if name.startswith(SYSTEM_GROUP_PREFIX):
         raise Refused(Code.ILLEGAL_CONSUMER_GROUP, "cannot use system consumer group")
     return name
 
 
-def _check_name(name: str, kind: str, longest: int, code: int) -> None:
+def _check_name(name: str, what: str, longest: int, too_long: str, code: int) -> None:
     """The texts are those of RocketMQ's `Validators`."""
     if not name.strip():
-        raise Refused(code, f"The specified {kind} is blank")
+        raise Refused(code, f"{what} is blank")
     if len(name) > longest:
-        raise Refused(code, f"The specified {kind} is longer than {kind} max length {longest}.")
+        raise Refused(code, too_long)
     if VALID_NAME.fullmatch(name) is None:
-        raise Refused(
-            code, f"The specified {kind}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-        )
+        raise Refused(code, f"{what}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
 
 
 def invisible_ms(duration: Any, least_ms: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from ...consume.group.group_settings import GroupSettings
 from ...consume.group.retry_policy import ExponentialRetryPolicy
 from ...store.stored_message import StoredMessage
-from ..http2.grpc_connection import INVALID_ARGUMENT, Call, CallError
+from ..http2.grpc_connection import INTERNAL, INVALID_ARGUMENT, Call, CallError
 from . import checks
 from .context import Context
 from .message_out import message_of
@@ -29,6 +29,8 @@ CONSUMERS = {
     definition.ClientType.SIMPLE_CONSUMER,
     definition.ClientType.LITE_PUSH_CONSUMER,
 }
+TYPE_NAMES = {number: name for name, number in definition.ClientType.items()}
+TELEMETRY_FAILED = "process client telemetryCommand failed. "
 
 
 @dataclass
@@ -112,10 +114,10 @@ class Clients:
                 if command.WhichOneof("command") == "settings":
                     call.send(self._take_settings(context.client_id, command.settings, call).SerializeToString())
         except Refused as e:
-            if e.code == Code.UNAUTHORIZED:
+            if e.code in (Code.UNAUTHORIZED, Code.CLIENT_ID_REQUIRED):
                 call.send(TelemetryCommand(status=status(e.code, e.text)).SerializeToString())
                 return
-            raise CallError(INVALID_ARGUMENT, f"process client telemetryCommand failed. {e.text}") from e
+            raise CallError(INVALID_ARGUMENT, f"{TELEMETRY_FAILED}{e.text}") from e
         finally:
             client = None if context is None else self._clients.get(context.client_id)
             if client is not None and client.stream is call:
@@ -132,6 +134,9 @@ class Clients:
                 checks.topic_name(topic)
         else:
             checks.group_name(settings.subscription.group)
+            if settings.client_type not in CONSUMERS:
+                name = TYPE_NAMES.get(settings.client_type, "UNRECOGNIZED")
+                raise CallError(INTERNAL, f"{TELEMETRY_FAILED}Client type is not consumer, type: {name}")
         self._clients[client_id] = Client(settings, stream, time.monotonic())
         if kind == "publishing":
             self._on_producers()
@@ -183,9 +188,6 @@ class Clients:
         client = self._clients.get(context.client_id)
         if client is None:
             raise Refused(Code.UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
-        if not client.is_producer and client.settings.client_type not in CONSUMERS:
-            name = definition.ClientType.Name(client.settings.client_type)
-            raise Refused(Code.UNRECOGNIZED_CLIENT_TYPE, name)
         return client
 
     def _forget(self, client_id: str) -> None:

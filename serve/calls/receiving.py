@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -147,7 +148,9 @@ class Receiving:
         topic, group = checks.topic_name(request.topic), checks.group_name(request.group)
         handle, attempt = self._handle(context, group, topic, request.receipt_handle), max(request.delivery_attempt, 1)
         store = self._store.message_store
-        await self._off_loop.run(forward_to_dead_letters, store, self._store.ack, handle, attempt)
+        with suppress(ExpiredHandleError):  # it comes again; a client told so would ask each second without end
+            await self._off_loop.run(forward_to_dead_letters, store, self._store.ack, handle, attempt)
+        response.status.CopyFrom(status(Code.OK, "0"))  # the proxy's text, whatever it means
 
     def _handle(self, context: Context, group: str, topic: str, text: str) -> PopHandle:
         """The handle that counts for what a client calls so."""
@@ -165,6 +168,8 @@ EXPIRED = "receipt handle is expired"
 def _wanted(found: Any) -> tuple[str, SqlFilter | None]:
     """Tags such as `a || b`, and a SQL92 filter."""
     text = found.expression or "*"
+    if found.type != definition.FilterType.SQL and not text.replace("|", "").strip():
+        raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, f"the filter {text!r} names no tag")
     try:
         return ("*", SqlFilter(text)) if found.type == definition.FilterType.SQL else (text, None)
     except InvalidArgumentError as e:

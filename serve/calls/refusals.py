@@ -65,16 +65,18 @@ class Refused(Exception):
 def refused_by(error: FlightlogError) -> Refused:
     """The same for an error of the store."""
     if isinstance(error, MessageTypeError):
-        text = (
-            f"TopicMessageType validate failed, the expected type is {error.expected}, but actual type is {error.found}"
-        )
-        return Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
+        return Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, type_conflict(error.expected, error.found))
     for kind, code in OF_ERRORS:
         if isinstance(error, kind):
             return Refused(code, TEXTS.get(kind, str(error)))
     if not isinstance(error, StoreClosedError):
         log.error("a request failed: %s", error, extra={"cause": repr(error)})
     return Refused(Code.INTERNAL_SERVER_ERROR, str(error))
+
+
+def type_conflict(expected: str, found: str) -> str:
+    """The text for a message of another type than its topic's."""
+    return f"TopicMessageType validate failed, the expected type is {expected}, but actual type is {found}"
 
 
 def refusal(error: Exception) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...consume.readers import STORE_NAME
 from ...consume.store import Store
-from ...produce.message_type import TRANSACTION_PREPARED
+from ...produce.message_type import DELAY, MIXED, TRANSACTION_PREPARED
 from ...produce.producer import Producer
 from ...produce.queue_hash import by_jump_hash
 from ...produce.transaction.half_message import IMMUNITY_S, PRODUCER_GROUP
@@ -23,7 +23,7 @@ from .context import Context
 from .message_out import TRACE_CONTEXT
 from .off_loop import OffLoop
 from .protocol import Code, definition, milliseconds, status
-from .refusals import Refused
+from .refusals import Refused, type_conflict
 from .routes import Routes
 from .transactions import ServedTransactions
 
@@ -36,6 +36,8 @@ class Sending:
     def __init__(self, store: Store, off_loop: OffLoop, routes: Routes, transactions: ServedTransactions) -> None:
         self._store, self._off_loop, self._routes, self._transactions = store, off_loop, routes, transactions
         self._clock = store.message_store.clock
+        settings = store.settings
+        self._longest_recovery_s = settings.transaction_check_max_count * settings.transaction_check_interval_ms // 1000
         self._producers: dict[str, Producer] = {}
         """By topic, which is the producer group of its transactions, as in the proxy."""
 
@@ -70,14 +72,16 @@ class Sending:
     def _begin(self, topic: str, message: Message) -> PutResult:
         transaction = self._producer(topic).transaction(message, group=_group(message))
         recovery_s = (message.properties or {}).get(IMMUNITY_S)
-        self._transactions.add(transaction, None if recovery_s is None else int(recovery_s))
+        self._transactions.add(topic, transaction, None if recovery_s is None else int(recovery_s))
         return transaction.half
 
     def _message(self, found: Any, topic: str, peer: tuple[str, int]) -> Message:
         system = found.system_properties
-        body, properties, keys = found.body, dict(found.user_properties), list(system.keys)
+        body, keys = found.body, list(system.keys)
         checks.check_body(body)
-        checks.check_properties(properties, system.tag, keys)
+        checks.check_properties(found.user_properties, system.tag, keys)
+        # RocketMQ's readers drop what has an empty name or value, and its proxy takes it.
+        properties = {name: value for name, value in found.user_properties.items() if name and value}
         if not system.message_id.strip():
             raise Refused(Code.ILLEGAL_MESSAGE_ID, "message id cannot be empty")
         if system.HasField("lite_topic") or system.HasField("priority"):
@@ -94,7 +98,8 @@ class Sending:
             properties[TRANSACTION_PREPARED] = "true"
             if system.HasField("orphaned_transaction_recovery_duration"):
                 recovery_s = checks.recovery_s(system.orphaned_transaction_recovery_duration)
-                properties[IMMUNITY_S] = str(recovery_s)
+                if recovery_s > 0:
+                    properties[IMMUNITY_S] = str(min(recovery_s, self._longest_recovery_s))
         properties[PRODUCER_GROUP] = topic
         is_compressed = system.body_encoding == definition.Encoding.GZIP
         return Message(
@@ -120,12 +125,16 @@ class Sending:
                 entry.status.CopyFrom(status(Code.OK))
                 entry.message_id = entry.transaction_id = message.uniq_key or ""
                 entry.offset = result.queue_offset
-                entry.recall_handle = _recall_handle(message)
+                entry.recall_handle = _recall_handle(message, self._clock.now_ms())
             codes.add(entry.status.code)
         response.status.CopyFrom(status(codes.pop() if len(codes) == 1 else Code.MULTIPLE_RESULTS))
 
     async def recall_message(self, context: Context, request: Any, response: Any) -> None:
         topic = checks.topic_name(request.topic)
+        found = self._store.topic(topic)
+        expected = "UNSPECIFIED" if found is None else found.message_type
+        if expected not in (DELAY, MIXED):
+            raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, type_conflict(expected, DELAY))
         named_topic, at_ms, uniq_key = _recalled(request.recall_handle)
         if named_topic != topic:
             raise Refused(Code.BAD_REQUEST, "recall failed, topic in the handle is another one")
@@ -144,10 +153,10 @@ def _born_host(peer: tuple[str, int]) -> tuple[str, int] | None:
     return peer if peer[0] and "%" not in peer[0] else None
 
 
-def _recall_handle(message: Message) -> str:
+def _recall_handle(message: Message, now_ms: int) -> str:
     """What names a delayed message until it is due (RocketMQ's `RecallMessageHandle.HandleV1`); empty for others."""
     at_ms = (message.properties or {}).get(props.TIMER_DELIVER_MS)
-    if at_ms is None:
+    if at_ms is None or int(at_ms) <= now_ms:
         return ""
     words = f"{RECALL_VERSION} {message.topic} {STORE_NAME} {at_ms} {message.uniq_key}"
     return base64.urlsafe_b64encode(words.encode()).decode()

@@ -87,7 +87,7 @@ class Service:
             elif name in self._answers:
                 await self._answer(call, name, self._answers[name])
             else:
-                raise CallError(UNIMPLEMENTED, f"{name} is not implemented, as in RocketMQ's proxy")
+                raise CallError(UNIMPLEMENTED, f"Method {SERVICE_NAME}/{name} is unimplemented")
         finally:
             self.running -= 1
         access_log.debug("%s of %s:%d: %.1f ms", name, call.peer, call.peer_port, (time.monotonic() - began_s) * 1000)

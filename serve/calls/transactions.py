@@ -39,6 +39,7 @@ RESOLUTIONS = {
 
 @dataclass
 class _Open:
+    topic: str
     transaction: Transaction
     leave_s: float
     """When it is left to the checks, on the monotonic clock of the store."""
@@ -57,20 +58,22 @@ class ServedTransactions:
         self._checkers: dict[str, TransactionChecker] = {}
         self._loop = asyncio.get_running_loop()
 
-    def add(self, transaction: Transaction, recovery_s: int | None) -> None:
-        """A half message was put, whose producer is asked about it after so many seconds; None: as the store's
-        settings say."""
+    def add(self, topic: str, transaction: Transaction, recovery_s: int | None) -> None:
+        """A half message of a topic was put, whose producer is asked about it after so many seconds; None: as the
+        store's settings say."""
         wait_s = self._timeout_ms / 1000 if recovery_s is None else recovery_s
-        self._open[transaction.transaction_id] = _Open(transaction, self._clock.monotonic_s() + wait_s)
+        self._open[transaction.transaction_id] = _Open(topic, transaction, self._clock.monotonic_s() + wait_s)
 
     async def end_transaction(self, context: Context, request: Any, response: Any) -> None:
-        checks.topic_name(request.topic)
+        topic = checks.topic_name(request.topic)
         if not request.transaction_id.strip():
             raise Refused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
         resolution = RESOLUTIONS.get(request.resolution)
         if resolution is None:
             return
-        if not await self._off_loop.run(self.end, request.transaction_id, resolution):
+        waiting = self._open.get(request.transaction_id) or self._left.get(request.transaction_id)
+        is_another = waiting is not None and waiting.topic != topic
+        if is_another or not await self._off_loop.run(self.end, request.transaction_id, resolution):
             raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
 
     def end(self, transaction_id: str, resolution: TransactionResolution) -> bool:

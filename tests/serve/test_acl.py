@@ -118,7 +118,7 @@ def publishing(topic: str) -> Any:
 
 
 def subscribing(group: str, topic: str) -> Any:
-    settings = definition.Settings()
+    settings = definition.Settings(client_type=definition.SIMPLE_CONSUMER)
     settings.subscription.group.name = group
     settings.subscription.subscriptions.add().topic.name = topic
     return settings

@@ -139,7 +139,7 @@ RECEIVES = [
     (
         lambda request: setattr(request.group, "name", "a b"),
         "ILLEGAL_CONSUMER_GROUP",
-        "The specified group[a b] contains",
+        "the specified group[a b] contains",
     ),
     (
         lambda request: setattr(request.group, "name", "CID_RMQ_SYS_x"),
@@ -200,6 +200,7 @@ def test_settings_come_back_with_what_clients_cannot_do_without(stub: MessagingS
     if kind == "producer":
         settings.publishing.topics.add(name="orders")
     else:
+        settings.client_type = definition.SIMPLE_CONSUMER
         settings.subscription.group.name = "billing"
     command = service.TelemetryCommand(settings=settings)
     [answer] = stub.Telemetry(iter([command]), metadata=METADATA, timeout=60)
@@ -279,7 +280,8 @@ def test_a_message_goes_to_the_dead_letters_at_once(served: ServedStore, stub: M
     assert [(each.body, each.reconsume_times) for each in served.store.dead_letters("billing")] == [(b"poison", 3)]
 
 
-def test_transactions_and_recalls_name_what_they_are_for(stub: MessagingServiceStub) -> None:
+def test_transactions_and_recalls_name_what_they_are_for(served: ServedStore, stub: MessagingServiceStub) -> None:
+    served.store.create_topic("orders", attributes={"message.type": "MIXED"})
     request = service.EndTransactionRequest(topic=definition.Resource(name="orders"))
     assert stub.EndTransaction(request, metadata=METADATA).status.code == definition.INVALID_TRANSACTION_ID
     request.transaction_id, request.resolution = "unknown", definition.COMMIT

@@ -15,5 +15,6 @@ Which room inside imports from which:
     scan    -> machine
     writers -> machine
     reads   -> machine
+    served  -> nothing
     machine -> nothing
 """

@@ -59,6 +59,9 @@ def serve(
             help="Speak RocketMQ's remoting protocol, too, for 4.x clients and mqadmin: on this port, such as 9876.",
         ),
     ] = None,
+    sync_flush: Annotated[
+        bool, typer.Option("--sync-flush", help="Answer a send once its message is on the disk, not before.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each call.")] = False,
 ) -> None:
     """Serve a store to RocketMQ's clients until SIGTERM or Ctrl-C. Makes the store if it is not there."""
@@ -84,5 +87,6 @@ def serve(
             acl=acl,
             insecure=insecure,
             remoting=remoting,
+            sync_flush=sync_flush,
         )
     )

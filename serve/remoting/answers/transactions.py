@@ -50,7 +50,9 @@ class RemotingTransactions:
         message.uniq_key = properties.get("UNIQ_KEY")
         transaction = producer.transaction(message, selector=chosen)
         immunity = properties.get(IMMUNITY_S, "")
-        self.served.add(transaction, int(immunity) if immunity.isascii() and immunity.isdigit() else None)
+        self.served.add(
+            message.topic, transaction, int(immunity) if immunity.isascii() and immunity.isdigit() else None
+        )
         return transaction.half
 
     async def end(self, request: Request) -> Answer:

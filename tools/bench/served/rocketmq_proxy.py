@@ -1,0 +1,160 @@
+"""RocketMQ's own server for gRPC clients: a name server, and a proxy in local mode, which has the broker inside.
+
+The jars are those of `org.apache.rocketmq:rocketmq-proxy` and `:rocketmq-namesrv`, with what they need, as
+`mvn dependency:copy-dependencies` leaves them. Both are children of this process and end with the context.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....store.errors import UsageError
+
+PROXY_JAR, NAME_SERVER_JAR = "rocketmq-proxy-*.jar", "rocketmq-namesrv-*.jar"
+OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "jdk.internal.misc", "java.lang")
+"""Packages of Java that RocketMQ reaches into."""
+MEMORY = ("-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+"""The least with which both work; RocketMQ's own scripts give them gigabytes."""
+END_S = 60.0
+CLUSTER = "DefaultCluster"
+
+
+@dataclass(frozen=True)
+class RocketmqProcesses:
+    """A running server. Not ready yet: clients may have to wait until the topics are known."""
+
+    address: str
+    pids: tuple[int, ...]
+    logs: Path
+
+
+def check_proxy_jars(folder: Path) -> None:
+    """Raises UsageError if there is no Java, or no proxy or name server in the folder."""
+    for jar in (PROXY_JAR, NAME_SERVER_JAR):
+        if not list(folder.glob(jar)):
+            raise UsageError(
+                f"--rocketmq {folder}: no {jar} there; `mvn dependency:copy-dependencies` of "
+                "org.apache.rocketmq:rocketmq-proxy and rocketmq-namesrv leaves such a folder"
+            )
+    if shutil.which("java") is None:
+        raise UsageError(f"--rocketmq {folder}: there is no java on the PATH; install a JDK, 11 or newer")
+
+
+@contextmanager
+def rocketmq_running(
+    jars: Path,
+    folder: Path,
+    topics: Mapping[str, tuple[int, str]],
+    groups: Mapping[str, bool] | None = None,
+    broker_settings: Mapping[str, str] | None = None,
+) -> Iterator[RocketmqProcesses]:
+    """Run the server with its files in `folder`. `topics`: name -> number of queues and message type, such as FIFO;
+    `groups`: name -> whether it is ordered."""
+    name_port, broker_port, grpc_port, remoting_port = free_ports()
+    store = folder / "store"
+    _write_topics(store / "config", topics)
+    _write_groups(store / "config", groups or {})
+    settings = {
+        "brokerClusterName": CLUSTER,
+        "brokerName": "broker-a",
+        "brokerIP1": "127.0.0.1",
+        "brokerIP2": "127.0.0.1",
+        "listenPort": str(broker_port),
+        "namesrvAddr": f"127.0.0.1:{name_port}",
+        "storePathRootDir": str(store),
+        "storePathCommitLog": str(store / "commitlog"),
+        "fileReservedTime": "100000",
+        **(broker_settings or {}),
+    }
+    _write_properties(folder / "broker.conf", settings)
+    _write_properties(folder / "name-server.conf", {"listenPort": str(name_port)})
+    proxy_settings = {
+        "rocketMQClusterName": CLUSTER,
+        "grpcServerPort": grpc_port,
+        "remotingListenPort": remoting_port,
+        "namesrvAddr": f"127.0.0.1:{name_port}",
+    }
+    (folder / "proxy.json").write_text(json.dumps(proxy_settings))
+    proxy_words = ["-pm", "local", "-n", f"127.0.0.1:{name_port}"]
+    proxy_words += ["-bc", str(folder / "broker.conf"), "-pc", str(folder / "proxy.json")]
+    with ExitStack() as running:
+        started = [
+            running.enter_context(
+                _java(jars, folder, "namesrv.NamesrvStartup", "-c", str(folder / "name-server.conf"))
+            ),
+            running.enter_context(_java(jars, folder, "proxy.ProxyStartup", *proxy_words)),
+        ]
+        pids = tuple(process.pid for process in started)
+        yield RocketmqProcesses(f"127.0.0.1:{grpc_port}", pids, folder)
+
+
+def free_ports() -> tuple[int, int, int, int]:
+    """Of a name server, a broker, and a proxy's two protocols. A broker also takes the port two below its own and the
+    one above."""
+    while True:
+        with ExitStack() as held:
+            ports = [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(4)]
+            try:
+                for beside in (ports[1] - 2, ports[1] + 1):
+                    held.enter_context(socket.create_server(("127.0.0.1", beside)))
+            except OSError:
+                continue
+        return ports[0], ports[1], ports[2], ports[3]
+
+
+@contextmanager
+def _java(jars: Path, folder: Path, name: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    opens = [f"--add-{how}=java.base/{package}=ALL-UNNAMED" for package in OPENED for how in ("opens", "exports")]
+    command = ["java", *MEMORY, *opens, f"-Duser.home={folder}", f"-Djava.io.tmpdir={folder}"]
+    command += ["-cp", f"{jars}/*", f"org.apache.rocketmq.{name}", *words]
+    with open(folder / f"{name}.out", "wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=_environment(folder))
+    try:
+        yield process
+    finally:
+        process.kill()  # what its store would do in an orderly end takes seconds, and nobody reads it again
+        process.wait(END_S)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "ROCKETMQ_HOME": str(folder)}
+
+
+def _write_properties(path: Path, settings: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+
+def _write_topics(folder: Path, topics: Mapping[str, tuple[int, str]]) -> None:
+    """As the broker itself keeps them: it needs no admin client to make them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = {
+        name: {
+            "attributes": {"message.type": kind},
+            "order": False,
+            "perm": 6,
+            "readQueueNums": queues,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": name,
+            "topicSysFlag": 0,
+            "writeQueueNums": queues,
+        }
+        for name, (queues, kind) in topics.items()
+    }
+    (folder / "topics.json").write_text(json.dumps({"dataVersion": _VERSION, "topicConfigTable": table}))
+
+
+def _write_groups(folder: Path, groups: Mapping[str, bool]) -> None:
+    table = {name: {"groupName": name, "consumeMessageOrderly": is_ordered} for name, is_ordered in groups.items()}
+    found = {"dataVersion": _VERSION, "forbiddenTable": {}, "subscriptionGroupTable": table}
+    (folder / "subscriptionGroup.json").write_text(json.dumps(found))
+
+
+_VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 0}
