@@ -14,7 +14,7 @@ from .service import Service
 log = logging.getLogger("flightlog.serve")
 
 TEND_S = 1.0
-"""How often offsets are saved, and transactions that are old enough left to the checks."""
+"""How often transactions that are old enough are left to the checks, and clients looked for that are gone."""
 DRAIN_S = 5.0
 """How long requests that run are waited for."""
 
@@ -39,11 +39,16 @@ class RemotingServer:
         return listener.port
 
     async def _tend(self, service: Service) -> None:
+        loop, interval_s = asyncio.get_running_loop(), self._store.settings.offset_save_interval_ms / 1000
+        save_s = loop.time() + interval_s
         while True:
             await asyncio.sleep(TEND_S)
             service.sweep()
             try:
-                await service.off_loop.run(service.tend)
+                await service.off_loop.run(service.leave_due)
+                if loop.time() >= save_s:
+                    save_s = loop.time() + interval_s
+                    await service.off_loop.run(service.save)
             except FlightlogError as e:
                 log.warning("the offsets of groups are not saved: %s", e, extra={"cause": repr(e)})
 
@@ -64,5 +69,5 @@ class RemotingServer:
         await listener.close()
         service.transactions.served.close()
         with suppress(FlightlogError):  # a store that is poisoned says so elsewhere
-            await service.off_loop.run(service.tend)
+            await service.off_loop.run(service.save)
         await loop.run_in_executor(None, service.off_loop.close)

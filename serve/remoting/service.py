@@ -133,7 +133,10 @@ class Service:
         """What is done from time to time, in the loop."""
         self.members.sweep()
 
-    def tend(self) -> None:
-        """What is done from time to time, by a thread: it may wait for the disk."""
-        self.members.outside.save()
+    def leave_due(self) -> None:
+        """Leave transactions that are old enough to the checks. By a thread: it may wait for the disk."""
         self.transactions.served.leave_due()
+
+    def save(self) -> None:
+        """Write the offsets of groups. By a thread: it waits for the disk."""
+        self.members.outside.save()
