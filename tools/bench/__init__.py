@@ -8,6 +8,7 @@ and only the ratio to it can be compared between machines.
     plan          selects the cases of a run
     report, plot  output: tables, JSON, plots
     harness       what all runs share: options, scratch folder, progress, output
+    served_run    a complete run over `flightlog serve`
     run, scan_run complete runs: over the store; through Spark
 
 Which room inside imports from which:

@@ -36,6 +36,8 @@ class Options:
     messages: int | None = None
     """Messages per round; None: as many as make a short round."""
     versus: Sequence[str] = ()
+    rocketmq: Path | None = None
+    """The jars of RocketMQ's proxy and name server; None: without them."""
     quick: bool = False
     rounds: int | None = None
     seconds: float | None = None

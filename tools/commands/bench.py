@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...store.errors import MissingExtraError
 from ..bench import run, scan_run
 from ..bench.harness import Options
 from ..bench.scan.queries import NAMES
@@ -65,6 +66,20 @@ ROCKETMQ_ALONE = option(
     "--versus",
     help="rocketmq=FOLDER_OF_JARS: RocketMQ's own store on the same files.",
 )
+ROCKETMQ_SERVER = option(
+    Path | None,
+    help="A folder with the jars of rocketmq-proxy and rocketmq-namesrv, as Maven copies them.",
+)
+
+
+def _serve(given: Any) -> int:
+    try:
+        from ..bench.served_run import run as run_served  # gRPC and protobuf, which other runs do without
+    except ImportError as e:
+        raise MissingExtraError("serve", f"the bench of the server (no module {e.name} here)") from e
+    return run_served(given)
+
+
 SCAN_SIZES = option(
     list[int] | None,
     "--body-size",
@@ -114,6 +129,17 @@ for _name, _text in {
     "verify": "Check every byte of a store against itself, and against the seals of full segments.",
 }.items():
     bench.command(_name, help=_text)(command(run.run, OF_SUBJECTS, OPTIONS | {"versus": ROCKETMQ_ALONE}, subject=_name))
+bench.command(
+    "serve",
+    help="`flightlog serve`, its clients in another process: sends, receives, latency from end to end, start, memory. "
+    "With --rocketmq, RocketMQ's own broker and proxy beside it, under the same load in turns.",
+)(
+    command(
+        _serve,
+        ("rocketmq", "quick", "rounds", *LOOK),
+        OPTIONS | {"rocketmq": ROCKETMQ_SERVER},
+    )
+)
 bench.command(
     "scan",
     help="Queries through Spark, warm, each beside Spark's own reading of the same rows from Parquet, or beside the "
