@@ -31,7 +31,7 @@ from .group.offset_reset import checked_target, reset_places
 from .group_coordinator import GroupCoordinator
 from .pop.pop_service import PopService
 from .retry.send_back import dead_letter_topic, retry_topic
-from .retry.starts import Starts
+from .retry.sent_back import SentBack
 
 Readers = Mapping[GroupCoordinator, ConsumedStore]
 """Who balances groups of the store, and the store as each knows it."""
@@ -46,11 +46,11 @@ class GroupAdmin:
         table: GroupTable,
         readers: Readers,
         pop: PopService,
-        starts: Starts,
+        sent_back: SentBack,
         delete_topic: Callable[[str], None],
     ) -> None:
         self._store, self._table, self._readers = store, table, readers
-        self._pop, self._starts, self._delete_topic = pop, starts, delete_topic
+        self._pop, self._sent_back, self._delete_topic = pop, sent_back, delete_topic
 
     # -- what there is
 
@@ -166,7 +166,7 @@ class GroupAdmin:
             else:
                 for queue_id, queue_offset in offsets.items():
                     self._set_one(group, topic, queue_id, queue_offset)
-        self._starts.forget_sent(group)
+        self._sent_back.forget(group)
         self._store.offsets.save()
 
     def _set_one(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
@@ -227,7 +227,7 @@ class GroupAdmin:
                 self._delete_topic(topic)
             self._pop.forget(group=group)
             self._store.offsets.forget_group(group)
-            self._starts.forget_sent(group)
+            self._sent_back.forget(group)
             self._store.offsets.save()
             self._table.remove(group)
 

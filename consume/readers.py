@@ -17,6 +17,7 @@ from .group.consumed_store import ConsumedStore, NoPop, Owner
 from .group.group_table import GroupTable
 from .group_coordinator import GroupCoordinator
 from .outside_groups import OutsideGroups
+from .retry.sent_back import SentBack
 from .retry.starts import Starts
 
 STORE_NAME = "store"
@@ -27,9 +28,16 @@ class Readers:
     """Safe from many threads."""
 
     def __init__(
-        self, store: MessageStore, table: GroupTable, starts: Starts, owners: dict[str, Owner], no_pop: NoPop
+        self,
+        store: MessageStore,
+        table: GroupTable,
+        starts: Starts,
+        sent_back: SentBack,
+        owners: dict[str, Owner],
+        no_pop: NoPop,
     ) -> None:
-        self._store, self._table, self._starts, self._owners, self._no_pop = store, table, starts, owners, no_pop
+        self._store, self._owners, self._no_pop = store, owners, no_pop
+        self._kept = table, starts, sent_back, owners, no_pop
         self._lock = threading.Lock()
         self._all: WeakKeyDictionary[GroupCoordinator, ConsumedStore] = WeakKeyDictionary()
         """The store as each coordinator reads it."""
@@ -55,7 +63,7 @@ class Readers:
             self._add(coordinator, name)
 
     def _add(self, coordinator: GroupCoordinator, name: str) -> None:
-        consumed = ConsumedStore(name, self._store, self._table, self._starts, self._owners, self._no_pop)
+        consumed = ConsumedStore(name, self._store, *self._kept)
         coordinator.add_store(consumed)
         self._all[coordinator] = consumed
 

@@ -60,6 +60,7 @@ from .pop.pop_service import PopService
 from .pop.popped import PopHandle, PoppedMessage
 from .readers import STORE_NAME, Readers
 from .retry.redrive import Redrive, RedriveResult, Where
+from .retry.sent_back import SentBack
 from .retry.starts import Starts
 
 if TYPE_CHECKING:
@@ -88,12 +89,13 @@ class Store(native.OrdinaryPut):
             self._pop = self.pop_service = PopService(store, self._group_table, owners, STORE_NAME)
             self._pop.recover()
             self._starts = Starts.loaded(store.disk, store.path)
+            self._sent_back = SentBack(store, self._starts)
             undo.pop_all()
         self._put_fast_path = store.put_fast_path  # of `put`, without a frame of Python
         self._put_slow = store.put_slow  # type: ignore[method-assign]
         self.path, self.settings, self.recovery_report = store.path, store.settings, store.recovery_report
         store.retention.consumption = StoreConsumption(store)
-        self._readers = Readers(store, self._group_table, self._starts, owners, self._pop.no_pop)
+        self._readers = Readers(store, self._group_table, self._starts, self._sent_back, owners, self._pop.no_pop)
         self._redrive = Redrive(store)
         atexit.register(self._at_exit)  # after that of the store: so it comes first
 
@@ -513,7 +515,7 @@ class Store(native.OrdinaryPut):
     def _admin(self) -> GroupAdmin:
         self._store.check_usable()
         readers = self._readers.now()
-        return GroupAdmin(self._store, self._group_table, readers, self._pop, self._starts, self.delete_topic)
+        return GroupAdmin(self._store, self._group_table, readers, self._pop, self._sent_back, self.delete_topic)
 
     def be_read_by(self, coordinator: GroupCoordinator, name: str) -> None:
         """See Stores.add_store."""

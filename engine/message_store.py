@@ -15,7 +15,7 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from datetime import datetime
@@ -155,6 +155,8 @@ class MessageStore(native.OrdinaryPut):
             self.offsets, self.arrivals, self.poison_wake_ups = offsets, arrivals, commit_log.poison_wake_ups
             self._service, self._preparing, self._pulls = flushing, preparing, pulls
             self._delay_service, self.timers, self.topic_table = delay_service, delay_service.timers, topics
+            self.delay_levels = delay_service.levels
+            self.log_end: Callable[[], int] = lambda: commit_log.end
             self.services: list[Service] = [pulls, arrivals, delay_service, flushing, preparing]  # as they are stopped
             self._end = ending(self.services, putter.pending, delay_service.close, maintenance)
 

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable
 
 from ...store.errors import StoreClosedError
-from ...store.results import PutResult
 from ..group.consumed_store import ConsumedStore, StoresNow
 from ..retry.send_back import send_to_dead_letters, send_to_retry
 from .received import ReceivedMessage
@@ -51,28 +50,26 @@ class Failures:
             most = store.groups.settings(self._group).max_attempts
         return most is not None and message.attempt >= most
 
-    def send_back(self, message: ReceivedMessage) -> PutResult | None:
-        """Write the message to the retry topic, or to the dead letters after its last attempt. None: the store has
+    def send_back(self, message: ReceivedMessage) -> bool:
+        """Write the message to the retry topic, or to the dead letters after its last attempt. False: the store has
         refused it, and nothing was written."""
         store = self._stores().get(message.queue.broker_name)
         if store is None or not store.is_usable:
-            return None  # the round that drops its queue is under way, and the next owner gets it
+            return False  # the round that drops its queue is under way, and the next owner gets it
         is_last = self.is_last(message)
         try:
             if is_last:
-                sent = send_to_dead_letters(store.store, self._group, message.message, message.attempt)
+                send_to_dead_letters(store.store, self._group, message.message, message.attempt)
             else:
                 queue_count = store.groups.settings(self._group).retry_queue_count
-                sent = send_to_retry(
-                    store.store, self._group, message.message, message.attempt, queue_count=queue_count
-                )
+                send_to_retry(store.store, self._group, message.message, message.attempt, queue_count=queue_count)
         except Exception as e:  # whatever it is: the message stays, and the thread goes on
             self._tell_refused(store, message, e)
-            return None
+            return False
         self._told.clear()
         if is_last:
             self._tell_dead(message)
-        return sent
+        return True
 
     def _tell_refused(self, store: ConsumedStore, message: ReceivedMessage, why: Exception) -> None:
         cause = type(why).__name__

@@ -100,6 +100,11 @@ class ProcessQueue:
         return self._order[0] if self._order else self.position
 
     @property
+    def has_holes(self) -> bool:
+        """Whether messages behind the first that is at work were acknowledged: a successor receives them again."""
+        return len(self._order) > len(self._sizes)
+
+    @property
     def span(self) -> int:
         """From the first message at work to where the next pull begins."""
         return self.position - self.commit_offset

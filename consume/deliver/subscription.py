@@ -164,7 +164,7 @@ class Subscription(AsyncSubscription):
                 self._ready = deque(message for message in self._ready if message.queue != queue)
             self._redelivery.forget(queue)
             self._in_hand = {place: each for place, each in self._in_hand.items() if place[0] is not has}
-            self._suspects.drop(queue)
+            self._suspects.drop(queue, has_holes=has.has_holes)
 
     def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
         """See ReceivedMessage.ack. Returns how many of them count."""
@@ -242,11 +242,9 @@ class Subscription(AsyncSubscription):
     def _send_back(self, message: ReceivedMessage) -> bool:
         """False: the store refused it."""
         assert self._failures is not None
-        if not self._suspects.is_sent(message):
-            sent = self._failures.send_back(message)
-            if sent is None:
-                return False
-            self._suspects.note_sent(message, sent.physical_offset)
+        failures = self._failures
+        if not self._suspects.send_back(message, lambda: failures.send_back(message)):
+            return False
         self._settle(message.queue, message.place[0], (message.queue_offset,))
         return True
 
@@ -467,7 +465,7 @@ class Subscription(AsyncSubscription):
                 self._not_before[queue] = self._clock.monotonic_s() + PULL_RETRY_S
                 raise
             if found.messages:
-                self._hand_out(queue, has, found, may_be_over=store.starts.knows_copies)
+                self._hand_out(queue, has, found, may_be_over=self._suspects.knows_copies(queue))
                 return True
             if found.status in NOTHING_NEW and found.next_queue_offset >= has.position:
                 return False

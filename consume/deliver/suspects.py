@@ -11,8 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 from ...store.message_queue import MessageQueue
 from ..group.consumed_store import StoresNow
-from ..retry.send_back import origin_id
-from ..retry.starts import EMPTY, NO_SUSPECT, Sent, Start
+from ..retry.starts import EMPTY, NO_SUSPECT, Start
 from .one_by_one import OneByOne
 from .process_queue import Place, ProcessQueue
 from .received import ReceivedMessage
@@ -56,6 +55,8 @@ class Suspects:
     def add(self, queue: MessageQueue, queue_offset: int, *, is_paused: bool) -> None:
         """The member goes on in this queue, at this offset."""
         store = self._stores().get(queue.broker_name)
+        if store is not None:
+            store.sent_back.look(self._group, (queue.topic, queue.queue_id), queue_offset)
         start = None if store is None else store.starts.left(self._group, queue.topic, queue.queue_id)
         if store is None or start is None:
             return
@@ -67,8 +68,11 @@ class Suspects:
         if not is_paused:
             self._one_by_one.add(self, queue)
 
-    def drop(self, queue: MessageQueue) -> None:
-        """The member gives the queue up."""
+    def drop(self, queue: MessageQueue, *, has_holes: bool) -> None:
+        """The member gives the queue up. `has_holes`: messages behind the group's offset were done."""
+        store = self._stores().get(queue.broker_name)
+        if has_holes and store is not None:
+            store.sent_back.watch()
         self._starts.pop(queue, None)
         self._one_by_one.remove(self, queue)
         if self._alone is not None and self._alone[0] == queue:
@@ -153,34 +157,33 @@ class Suspects:
         self._alone = message.queue, alone
         self._note(message.queue, alone, sync=True)
 
+    def knows_copies(self, queue: MessageQueue) -> bool:
+        """Whether a message may have been sent back before a process died, and come again."""
+        store = self._stores().get(queue.broker_name)
+        return store is not None and store.sent_back.knows(self._group)
+
     def is_over(self, message: ReceivedMessage) -> bool:
         """Whether this is an older copy of a message that was sent back before the process died."""
-        return self._is_sent(message, message.attempt + 1)
+        store, queue = self._stores().get(message.queue.broker_name), message.queue
+        return store is not None and store.sent_back.is_over(
+            self._group, queue.topic, message.message, message.attempt + 1
+        )
 
-    def is_sent(self, message: ReceivedMessage) -> bool:
-        """Whether a copy of this message, which is out, was sent back after this attempt or a later one."""
-        return self._is_sent(message, message.attempt)
-
-    def _is_sent(self, message: ReceivedMessage, attempt: int) -> bool:
+    def send_back(self, message: ReceivedMessage, send: Callable[[], bool]) -> bool:
+        """Send back this message, which is out, unless a copy of it was, after this attempt or a later one."""
         store = self._stores().get(message.queue.broker_name)
-        if store is None or not store.starts.knows_copies:
-            return False
-        origin = origin_id(message.message)
-        sent = store.starts.sent(self._group, origin)
-        if sent is None or attempt > sent.attempt:
-            return False
-        if sent.is_own:  # under sync flush it cannot be read before it is durable
+        if store is None:
+            return send()
+        values = self._group, message.queue.topic, message.message, message.attempt
+        if not store.sent_back.claim(*values):
             return True
-        kept = store.store.message_at(sent.physical_offset)
-        return kept is not None and kept.reconsume_times == sent.attempt and origin_id(kept) == origin
-
-    def note_sent(self, message: ReceivedMessage, physical_offset: int) -> None:
-        """The message was sent back, as a record at this offset."""
-        has_died = self.has_died_in(message)
-        store = self._stores().get(message.queue.broker_name)
-        if store is not None:
-            sent = Sent(message.attempt, physical_offset)
-            store.starts.note_sent(self._group, origin_id(message.message), sent, has_died=has_died)
+        is_sent = False
+        try:
+            is_sent = send()
+        finally:
+            if not is_sent:
+                store.sent_back.unclaim(*values)
+        return is_sent
 
     def has_died_in(self, message: ReceivedMessage) -> bool:
         """Whether the process died in this attempt: the message is out only to be counted as failed."""
@@ -195,7 +198,7 @@ class Suspects:
         self.clear(queue)
         store = self._stores().get(queue.broker_name)
         if store is not None:
-            store.starts.forget_sent(self._group)
+            store.sent_back.forget(self._group)
 
     def note_read(self, queue: MessageQueue, has: ProcessQueue) -> None:
         """What was read of the queue is about to be handed out."""

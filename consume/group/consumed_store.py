@@ -15,6 +15,7 @@ from ...store.format.light_queues import is_light
 from ...store.message_queue import MessageQueue
 from ...store.queue_offsets import QueueKey
 from ...store.topic import TopicPermission, check_routable
+from ..retry.sent_back import SentBack
 from ..retry.starts import Starts
 from .group_table import GroupTable
 
@@ -39,6 +40,7 @@ class ConsumedStore:
     store: MessageStore
     groups: GroupTable
     starts: Starts
+    sent_back: SentBack
     owners: dict[str, Owner]
     """Group -> who balances it. One for all that read this store: two would give a queue to two members."""
     no_pop: NoPop

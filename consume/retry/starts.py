@@ -6,16 +6,16 @@
     suspect        physical offset of the one message that was handed out alone, -1: there was none
     attempt        which delivery of that message it was
 
-The last 4,096 messages that were sent back have slots, too: in place of topic and queue the message id of the first
-record, first = end = 0, the attempt, and as suspect the physical offset of the new record. A kill repeats what was not
-yet written elsewhere: offsets of groups, and of delayed deliveries. So the log may have older copies of such a message.
-They are known by their lower attempt, and passed over after the kill, if the log has kept the new record.
+Two positions in the log have slots, too, with first = end = 0, attempt -1, and the physical offset as suspect: the end
+of the log at the last crash, and for a group that was told to go on elsewhere, the end of the log then. What they are
+for: see sent_back.py.
 
 A slot is written before messages are handed out, once for all that were read together, and emptied (first = end) when a
-member gives its queue up; a clean close empties the file. So only a process that died leaves one that is not empty.
+member gives its queue up; a clean close empties the file unless it has positions. So only a process that died leaves a
+slot of a queue that is not empty.
 
-It is not synced but for a message that is handed out alone: it outlives the process, and a power cut may forget it.
-Not in RocketMQ, whose clients forget an attempt that ended their process.
+It is not synced but for a message that is handed out alone, and the position of a group: it outlives the process, and a
+power cut may forget it. Not in RocketMQ, whose clients forget an attempt that ended their process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import logging
 import struct
 import threading
 import zlib
-from collections import deque
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -41,7 +40,8 @@ SLOT_SIZE = 52
 assert SLOT.size == SLOT_SIZE
 KEY_SIZE, GROUP_SIZE = 20, 8
 NO_SUSPECT = -1
-SENT_COUNT = 4096
+NO_QUEUE = -2
+POSITION = -1
 
 
 class Start(NamedTuple):
@@ -54,16 +54,6 @@ class Start(NamedTuple):
 
 
 EMPTY = Start(0, 0)
-
-
-class Sent(NamedTuple):
-    """A message that was sent back."""
-
-    attempt: int
-    physical_offset: int
-    """Of the record that was written for it."""
-    is_own: bool = False
-    """Whether this process wrote it. One that another process wrote may not have been durable."""
 
 
 class Starts:
@@ -79,14 +69,9 @@ class Starts:
         """Slots that say nothing, to be used again."""
         self._left: dict[bytes, Start] = {}
         """What processes before this one left, until it is settled."""
-        self._sent: deque[bytes] = deque()
-        """Of messages that were sent back, the latest last."""
-        self._over: dict[bytes, Sent] = {}
-        """Those among them whose older copies are passed over."""
+        self._positions: dict[bytes, int] = {}
         self._file: DiskFile | None = None
         self._is_closed = self._has_failed = False
-        self._is_after_death = False
-        """Whether a process before this one left anything: messages may have copies that nothing was noted of."""
 
     @classmethod
     def loaded(cls, disk: Disk, root: Path) -> Self:
@@ -105,7 +90,6 @@ class Starts:
         finally:
             file.close()
         self._count = len(data) // SLOT_SIZE
-        self._is_after_death = self._count > 0
         for number in range(self._count):
             raw = data[number * SLOT_SIZE : (number + 1) * SLOT_SIZE]
             key, attempt, first, end, suspect, crc = SLOT.unpack(raw)
@@ -115,9 +99,8 @@ class Starts:
             self._slots[key] = number
             if first < end:
                 self._left[key] = Start(first, end, suspect, attempt)
-            elif attempt:
-                self._over[key] = Sent(attempt, suspect)
-                self._sent.append(key)
+            elif attempt == POSITION:
+                self._positions[key] = suspect
 
     def left(self, group: str, topic: str, queue_id: int) -> Start | None:
         """What a process that died had of this queue."""
@@ -133,51 +116,25 @@ class Starts:
         """Write the slot. What the disk refuses is logged once: the messages are handed out all the same."""
         self._write(_key(group, topic, queue_id), start, sync=sync)
 
-    def note_sent(self, group: str, origin_id: str, sent: Sent, *, has_died: bool) -> None:
-        """The message with this first message id was sent back. As `note`; durable, and known to this process at once,
-        if one has died in it."""
-        key = _key(group, origin_id, -1)
-        with self._lock:
-            if key not in self._slots:
-                self._sent.append(key)
-                if len(self._sent) > SENT_COUNT:
-                    oldest = self._sent.popleft()
-                    self._slots[key] = self._slots.pop(oldest)
-                    self._over.pop(oldest, None)
-            if has_died or self._is_after_death:
-                self._over[key] = sent._replace(is_own=True)
-        self._write(key, EMPTY._replace(attempt=sent.attempt, suspect=sent.physical_offset), sync=has_died)
+    def crash_end(self) -> int:
+        """Where the log ended at the last crash; 0: there was none."""
+        return self._positions.get(CRASH_END, 0)
 
-    @property
-    def knows_copies(self) -> bool:
-        """Whether `sent` has anything to tell."""
-        return bool(self._over)
+    def note_crash_end(self, position: int) -> None:
+        """As `note`."""
+        self._note_position(CRASH_END, position, sync=False)
 
-    def sent(self, group: str, origin_id: str) -> Sent | None:
-        """How this message was sent back; None: nothing is known. Whether the log still has a record that is not
-        `is_own` is for the caller to see."""
-        return self._over.get(_key(group, origin_id, -1))
+    def floor(self, group: str) -> int:
+        """Where the log ended when the group was last told to go on elsewhere; 0: it never was."""
+        return self._positions.get(_key(group, "", NO_QUEUE), 0)
 
-    def forget_sent(self, group: str) -> None:
-        """The group goes on elsewhere because it was told to: it is to receive all that is there, also in later
-        processes. Durable; what the disk refuses is logged."""
-        own = _hash(group, GROUP_SIZE)
-        with self._lock:
-            forgotten = {key for key in self._sent if key.startswith(own)}
-            if self._is_closed or not forgotten:
-                return
-            self._sent = deque(key for key in self._sent if key not in forgotten)
-            for key in forgotten:
-                self._over.pop(key, None)
-            numbers = [self._slots.pop(key) for key in forgotten if key in self._slots]
-            self._free += numbers
-            try:
-                file = self._opened()
-                for number in numbers:
-                    file.write(number * SLOT_SIZE, bytes(SLOT_SIZE))
-                file.sync()
-            except DiskError as e:
-                self._tell_failed(e)
+    def note_floor(self, group: str, position: int) -> None:
+        """As `note`; durable."""
+        self._note_position(_key(group, "", NO_QUEUE), position, sync=True)
+
+    def _note_position(self, key: bytes, position: int, *, sync: bool) -> None:
+        self._positions[key] = position
+        self._write(key, EMPTY._replace(attempt=POSITION, suspect=position), sync=sync)
 
     def _write(self, key: bytes, start: Start, *, sync: bool) -> None:
         raw = SLOT.pack(key, start.attempt, start.first, start.end, start.suspect, 0)[:-4]
@@ -207,13 +164,13 @@ class Starts:
         self._has_failed = True
 
     def close(self, *, is_saved: bool = True) -> None:
-        """`is_saved`: the offsets of groups are on the disk, or will be: what was sent back has no copies to come."""
+        """`is_saved`: the offsets of groups are on the disk, or will be."""
         with self._lock:
             self._is_closed = True
             if self._file is None:
                 return
             try:
-                if is_saved and not self._left:
+                if is_saved and not self._left and CRASH_END not in self._positions:
                     self._file.resize(0)
             except DiskError as e:
                 log.warning("%s: not emptied: %s", self._path, e, extra={"path": str(self._path)})
@@ -227,3 +184,6 @@ def _key(group: str, topic: str, queue_id: int) -> bytes:
 
 def _hash(text: str, size: int) -> bytes:
     return hashlib.sha1(text.encode(), usedforsecurity=False).digest()[:size]
+
+
+CRASH_END = _key("", "", NO_QUEUE)

@@ -97,6 +97,8 @@ class DelayLevels:
         self._levels = DelayLevelTable.parse(settings.delay_levels)
         self._file = DelayOffsets(disk, path, clock)
         reader, saved = commit_log.reader, self._file.load()
+        self.began_at = {level: saved.get(level, 0) for level in range(1, len(self._levels.delays_ms) + 1)}
+        """Level -> where deliveries went on at the opening: those from there on may be made a second time."""
         self._saved = dict(saved)
         self._schedulers: list[DelayLevel] = []
         for level, delay_ms in enumerate(self._levels.delays_ms, 1):

@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import CorruptRecordError, GetResult, Message, MessageQueue, ReceivedMessage, Store, StoreSettings
-from flightlog.consume.retry.starts import EMPTY, SENT_COUNT, SLOT_SIZE, Sent, Start, Starts
+from flightlog.consume.retry.starts import EMPTY, SLOT_SIZE, Start, Starts
 from flightlog.store.disk.disk import RealDisk
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
@@ -259,20 +259,50 @@ def test_an_attempt_that_ended_the_process_counts_once(
     member.close()
 
 
-def test_a_copy_is_not_passed_over_if_the_log_lost_the_record_that_was_sent_back(
-    opened: Opened, tmp_path: Path
-) -> None:
+def test_a_message_that_was_put_again_by_hand_is_not_taken_for_the_one_that_was_sent_back(lives: Lives) -> None:
+    lives.store.put(Message("orders", b"0"))
+    (message,) = lives.store.subscribe("orders", "g", max_attempts=1).poll()
+    assert message.send_back()
+    store = lives.kill()
+    (letter,) = store.dead_letters("g")
+    store.put(Message("orders", b"again", properties=letter.properties))
+    with store.subscribe("orders", "g", max_attempts=1) as member:
+        (message,) = member.poll(9)
+        assert message.body == b"again" and message.send_back()
+    assert dead(store) == [(b"0", 1), (b"again", 1)]
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_messages_of_one_batch_are_not_taken_for_each_other(lives: Lives, has_keys: bool) -> None:
+    lives.store.create_topic("orders", 1, attributes={"queue.type": "BatchCQ"})
+    bodies = [b"same", b"same"]
+    properties = [{"UNIQ_KEY": f"{number:032X}"} if has_keys else {} for number in range(2)]
+    lives.store.put_batch(
+        Message("orders", body, properties=each) for body, each in zip(bodies, properties, strict=True)
+    )
+    batch = lives.store.subscribe("orders", "g", max_attempts=1).poll(9)
+    assert len(batch) == 2 and batch[0].send_back()
+    store = lives.kill()
+    with store.subscribe("orders", "g", max_attempts=1) as member:
+        left = []
+        while message := member.receive(0):
+            left.append(message.queue_offset)
+            message.ack()
+    assert left == ([1] if has_keys else [0, 1]), "rather twice than never"
+
+
+def test_a_message_that_was_sent_back_behind_one_in_process_comes_no_second_time(opened: Opened) -> None:
     store = opened()
-    store.put(Message("orders", b"0"))
-    starts = Starts(RealDisk(), tmp_path / "1")
-    copy_as_killed(store.path, tmp_path / "1")
-    origin = next(store.read("orders"))
-    starts.note_sent("g", origin.message_id, Sent(1, 333), has_died=False)
-    starts.close()
-    del starts
-    damaged = opened("1")
-    with damaged.subscribe("orders", "g") as member:
-        assert [message.body for message in member.poll()] == [b"0"]
+    store.put_many(Message("orders", b"%d" % n) for n in range(3))
+    with store.subscribe("orders", "g", max_attempts=1) as member:
+        batch = member.poll(9)
+        assert batch[1].send_back()
+    with store.subscribe("orders", "g", max_attempts=1) as member:
+        assert [message.body for message in member.poll(9)] == [b"0", b"2"], "after its queue went to another member"
+    store.close()
+    store = opened()
+    with store.subscribe("orders", "g", max_attempts=1) as member:
+        assert [message.body for message in member.poll(9)] == [b"0", b"2"], "after a clean close"
 
 
 def test_the_file_of_starts(tmp_path: Path) -> None:
@@ -289,27 +319,16 @@ def test_the_file_of_starts(tmp_path: Path) -> None:
     starts.note("g", "t", 0, Start(3, 9))
     starts.note("g", "t", 1, Start(3, 4, 77, 2), sync=True)
     starts.note("g", "u", 0, EMPTY)
-    starts.note_sent("g", "id", Sent(4, 99), has_died=False)
-    assert starts.left("g", "t", 0) is None and not starts.knows_copies and path.stat().st_size == 4 * SLOT_SIZE
-    for number in range(SENT_COUNT):
-        starts.note_sent("h", str(number), Sent(1, number), has_died=number < 5)
-    assert (
-        starts.sent("h", "0") == Sent(1, 0, is_own=True)
-        and starts.sent("h", "5") is None
-        and path.stat().st_size == (3 + SENT_COUNT) * SLOT_SIZE
-    )
+    starts.note_floor("g", 99)
+    starts.note_crash_end(55)
+    starts.note_crash_end(77)
+    assert starts.left("g", "t", 0) is None and path.stat().st_size == 5 * SLOT_SIZE
     starts = loaded()
     assert starts.left("g", "t", 0) == Start(3, 9) and starts.left("g", "t", 1) == Start(3, 4, 77, 2)
     assert starts.left("g", "u", 0) is None and starts.left("h", "t", 0) is None
-    assert starts.sent("g", "id") is None and starts.sent("h", "4095") == Sent(1, 4095)
+    assert (starts.floor("g"), starts.floor("h"), starts.crash_end()) == (99, 0, 77)
     starts.settle("g", "t", 0)
-    starts.note_sent("g", "id", Sent(4, 99), has_died=False)
-    starts.forget_sent("h")
-    assert starts.left("g", "t", 0) is None and starts.sent("h", "4095") is None
-    starts = loaded()
-    assert starts.sent("g", "id") == Sent(4, 99) and starts.sent("h", "4095") is None, "also in later processes"
-    starts.note("g", "v", 0, EMPTY)
-    assert path.stat().st_size == (3 + SENT_COUNT) * SLOT_SIZE, "their slots are taken again"
+    assert starts.left("g", "t", 0) is None
     data = bytearray(path.read_bytes())
     data[SLOT_SIZE + 30] ^= 1
     path.write_bytes(data + b"torn")

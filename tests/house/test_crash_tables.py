@@ -85,9 +85,12 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
             STARTS + "copies_of_what_was_sent_back_before_a_kill_are_passed_over",
         ),
         "the power fails then": (
-            STARTS + "a_copy_is_not_passed_over_if_the_log_lost_the_record_that_was_sent_back",
-            "consume/test_retry_power.py::test_no_failed_message_and_no_other_is_lost",
+            "consume/test_retry_power.py::test_no_message_is_lost_and_failed_ones_are_dead_letters_once",
         ),
+        "a queue goes to another member": (
+            STARTS + "a_message_that_was_sent_back_behind_one_in_process_comes_no_second_time",
+        ),
+        "messages of one `put_batch`": (STARTS + "messages_of_one_batch_are_not_taken_for_each_other",),
         "a message ends its process": (
             STARTS + "a_message_that_ends_the_process_again_and_again_is_a_dead_letter",
             STARTS + "an_attempt_that_ended_the_process_counts_once",
