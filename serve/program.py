@@ -24,6 +24,7 @@ from .arguments import (
     store_host,
 )
 from .http2.certificates import development_tls
+from .http2.limits import raise_file_limit
 from .http2.own_certificate import OwnCertificate
 from .remoting.server import RemotingServer
 from .server import Server
@@ -62,6 +63,7 @@ def run(options: ServeOptions) -> None:
     certificate = _certificate(options)
     if not (options.insecure or options.tls_dev or certificate or acl):
         check_loopback(options.host)
+    raise_file_limit()
     if options.remoting is not None and not options.insecure:
         check_remoting(options.remoting, options.host, has_acl=acl is not None)
     settings = options.settings or StoreSettings()

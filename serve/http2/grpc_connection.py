@@ -2,9 +2,10 @@
 
 Invariants:
 - A handler runs as one task for each call. It ends when the client resets the stream or the connection is lost.
-- Bytes that a client sends are acknowledged for flow control once its handler has taken them, so what waits for a
-  handler is bounded by the windows below. What waits for a slow reader is bounded by `MAX_UNSENT`: a call whose answer
-  would pass it is refused.
+- Bytes that a client sends are acknowledged for flow control once its handler has taken them, or waits for the rest of
+  a message. What waits for a handler or for a slow reader is bounded (`limits.py`): a call that would pass it is
+  refused.
+- A client that does not read is not read from, so nothing that it sends makes answers pile up.
 - A message of a call is one gRPC frame; all messages that a handler sends at once are one DATA write.
 - Nothing that a client sends raises out of here: a wrong frame ends its connection, a wrong call its stream.
 """
@@ -24,6 +25,8 @@ import h2.events
 import h2.exceptions
 import h2.settings
 from hyperframe.frame import GoAwayFrame
+
+from .limits import CONTROLS, CONTROLS_PER_S, MAX_HELD_OF_CONNECTION, RESETS, RESETS_PER_S, HeldBytes, Rate
 
 log = logging.getLogger("flightlog.serve")
 
@@ -65,6 +68,7 @@ class Call:
         self._received = bytearray()
         self._unacknowledged = 0
         self._has_ended, self._arrived = False, asyncio.Event()
+        self._is_over = self._is_too_much = False
         self.is_answered = False
 
     @property
@@ -78,10 +82,13 @@ class Call:
     async def receive(self) -> bytes | None:
         """The next message; None after the last one. Raises CallError for what is no message."""
         while True:
+            if self._is_too_much:
+                raise CallError(EXHAUSTED, "the server holds too many bytes of requests and answers")
             size = self._next_size()
             if size is not None and len(self._received) >= PREFIX_SIZE + size:
                 message = bytes(self._received[PREFIX_SIZE : PREFIX_SIZE + size])
                 del self._received[: PREFIX_SIZE + size]
+                self._connection.held.add(-PREFIX_SIZE - size)
                 self._acknowledge()
                 return message
             if self._has_ended:
@@ -114,9 +121,23 @@ class Call:
     # -- called by the connection
 
     def feed(self, data: bytes, size: int) -> None:
-        self._received += data
         self._unacknowledged += size
+        if self._is_over:
+            self._acknowledge()
+            return
+        self._is_too_much = self._is_too_much or not self._connection.held.has_room(len(data))
+        if not self._is_too_much:
+            self._received += data
+            self._connection.held.add(len(data))
         self._arrived.set()
+
+    def close(self) -> None:
+        """No handler takes what comes from now on."""
+        if not self._is_over:
+            self._is_over = True
+            self._connection.held.add(-len(self._received))
+            self._received.clear()
+            self._acknowledge()
 
     def end(self) -> None:
         self._has_ended = True
@@ -158,10 +179,29 @@ class FrameSizes:
                 at, self._left = at + step, size - step
 
 
+class H2Connection(h2.connection.H2Connection):
+    """Remembers fewer closed streams than h2 does: 65,536 of each connection were some MiB."""
+
+    MAX_CLOSED_STREAMS = 2 * MAX_CALLS
+
+
+CONTROL_EVENTS = (
+    h2.events.PingReceived,
+    h2.events.RemoteSettingsChanged,
+    h2.events.PriorityUpdated,
+    h2.events.UnknownFrameReceived,
+)
+
+
 class GrpcConnection(asyncio.Protocol):
     """Of one client. `handle` serves its calls; `on_lost` is told when it is gone."""
 
-    def __init__(self, handle: Handler, on_lost: Callable[[GrpcConnection], None]) -> None:
+    def __init__(
+        self, handle: Handler, on_lost: Callable[[GrpcConnection], None], all_held: HeldBytes | None = None
+    ) -> None:
+        """`all_held` counts what waits in all connections of a server."""
+        self.held = HeldBytes(MAX_HELD_OF_CONNECTION, all_held)
+        self._resets, self._controls = Rate(RESETS, RESETS_PER_S), Rate(CONTROLS, CONTROLS_PER_S)
         self._handle, self._on_lost = handle, on_lost
         config = h2.config.H2Configuration(
             client_side=False,
@@ -169,7 +209,7 @@ class GrpcConnection(asyncio.Protocol):
             validate_outbound_headers=False,  # they are all below, in lower case
             normalize_outbound_headers=False,
         )
-        self._h2 = h2.connection.H2Connection(config)
+        self._h2 = H2Connection(config)
         self._frame_sizes = FrameSizes()
         self._transport: asyncio.Transport | None = None
         self.calls: dict[int, Call] = {}
@@ -220,6 +260,9 @@ class GrpcConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        for call in self.calls.values():
+            call.close()
+        self.held.clear()
         for call in tuple(self.calls.values()):
             if call.task is not None:
                 call.task.cancel()
@@ -227,15 +270,23 @@ class GrpcConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._can_write = False
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._can_write = True
+        if self._transport is not None:
+            self._transport.resume_reading()
         self._send_unsent()
         self._flush()
 
     # -- events
 
     def _on_event(self, event: h2.events.Event) -> None:
+        if isinstance(event, CONTROL_EVENTS) and not self._controls.allows():
+            raise ValueError("too many frames that carry no call")
+        if isinstance(event, h2.events.StreamReset) and not self._resets.allows():
+            raise ValueError("too many calls that are reset")
         if isinstance(event, h2.events.DataReceived):
             self._data_received(event)
         elif isinstance(event, h2.events.RequestReceived):
@@ -246,6 +297,9 @@ class GrpcConnection(asyncio.Protocol):
                 call.end()
         elif isinstance(event, h2.events.StreamReset):
             self._forget(event.stream_id or 0)
+        elif isinstance(event, h2.events.WindowUpdated) and event.stream_id:
+            if event.stream_id in self._unsent:
+                self._send_stream(event.stream_id)
         elif isinstance(event, (h2.events.WindowUpdated, h2.events.RemoteSettingsChanged)):
             self._send_unsent()
         elif isinstance(event, h2.events.ConnectionTerminated):
@@ -263,6 +317,8 @@ class GrpcConnection(asyncio.Protocol):
 
     def _data_received(self, event: h2.events.DataReceived) -> None:
         size = event.flow_controlled_length or 0
+        if not event.data and not self._controls.allows():
+            raise ValueError("too many frames without data")
         call = self.calls.get(event.stream_id or 0)
         if call is None:  # it was answered already
             self.acknowledge(event.stream_id or 0, size)
@@ -275,9 +331,12 @@ class GrpcConnection(asyncio.Protocol):
         unsent = self._unsent.pop(stream_id, None)
         if unsent is not None:
             self._unsent_size -= len(unsent)
+            self.held.add(-len(unsent))
         self._trailers.pop(stream_id, None)
-        if call is not None and call.task is not None:
-            call.task.cancel()
+        if call is not None:
+            call.close()
+            if call.task is not None:
+                call.task.cancel()
 
     # -- calls
 
@@ -295,6 +354,7 @@ class GrpcConnection(asyncio.Protocol):
         except Exception as e:
             log.exception("a call of %s failed", call.path, extra={"path": call.path, "cause": repr(e)})
             code, text = INTERNAL, f"{type(e).__name__}: {e}"
+        call.close()
         self._end(call, code, text)
 
     def send(self, call: Call, data: bytes) -> None:
@@ -304,11 +364,14 @@ class GrpcConnection(asyncio.Protocol):
             return
         if self._unsent_size + len(data) > MAX_UNSENT:
             raise CallError(EXHAUSTED, f"{self._unsent_size} bytes of answers wait to be read on this connection")
+        if not self.held.has_room(len(data)):
+            raise CallError(EXHAUSTED, "the server holds too many bytes of requests and answers")
         if not call.is_answered:
             call.is_answered = True
             self._h2.send_headers(stream_id, [(":status", "200"), ("content-type", "application/grpc")])
         self._unsent.setdefault(stream_id, bytearray()).extend(data)
         self._unsent_size += len(data)
+        self.held.add(len(data))
         self._send_stream(stream_id)
         self._flush_soon()
 
@@ -361,6 +424,7 @@ class GrpcConnection(asyncio.Protocol):
                 sent += len(part)
             del waiting[:sent]
             self._unsent_size -= sent
+            self.held.add(-sent)
             if waiting:
                 return
             del self._unsent[stream_id]
