@@ -36,11 +36,12 @@ def kill(store: Store) -> None:
     # A poisoned store whose log is flushed writes offsets, and how far its timers are.
     store._store.offsets.save = _save_nothing  # type: ignore[method-assign]
     store._store._delay_service.savers.clear()
+    store.pop_service._save = _save_nothing  # type: ignore[method-assign]
     store.close()
 
 
 def _save_nothing() -> None:
-    """In place of OffsetTable.save."""
+    """In place of what saves offsets."""
 
 
 def verify_closed(

@@ -122,6 +122,7 @@ class OrderTable:
                 if info.waiting or info.last_ms > stale_ms:
                     table.setdefault(name_of(topic, group), {})[str(queue_id)] = info.to_json()
             self._store.flush()
+            self._store.offsets.save()  # where groups go on by the records that are not read again
             document = self._document | {"table": table, ORDERED_BEFORE: before}
             self._file.write(document)
             self._document, self._saved_changes = document, changes

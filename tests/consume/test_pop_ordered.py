@@ -236,6 +236,26 @@ def test_a_later_life_knows_who_has_what(
     assert_clean(tmp_path / "store")
 
 
+def test_offsets_are_written_before_the_file_that_relies_on_them(
+    popped: PoppedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a crash in between would deliver again what was acknowledged: its records are not read again."""
+    popped.put(*range(3))
+    popped.store.ack(popped.receive(2)[0].handle)
+    offsets = inside.group_offsets(popped.store)
+    save, written = offsets.save, []
+
+    def note_and_save() -> None:
+        written.append(json.loads(file_of(popped).read_text())["flightlogOrderedBefore"])
+        save()
+
+    monkeypatch.setattr(offsets, "save", note_and_save)
+    popped.store.close()
+    assert (written[0], json.loads(file_of(popped).read_text())["flightlogOrderedBefore"]) == (0, 2)
+    popped.open()
+    assert popped.store.group_offsets("g", "orders")[0] == 1
+
+
 def test_the_file_is_rocketmqs(popped: PoppedStore) -> None:
     popped.put(*range(5))
     first, second, third, _ = popped.receive(4, attempt_id="a-1")
