@@ -25,6 +25,7 @@ from hyperframe.frame import (
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
+from flightlog.serve.http2 import grpc_connection
 from flightlog.serve.http2.grpc_connection import Call, GrpcConnection
 from flightlog.serve.http2.limits import HeldBytes, Rate
 from flightlog.tests.serve.test_hostile_clients import PREFACE, QUERY, SETTINGS_FRAME
@@ -93,7 +94,11 @@ def many_streams() -> Iterator[Frame]:
 @pytest.mark.parametrize(
     "flood", [resets, pings, settings, priorities, empty_data, continuations, header_bomb, many_streams]
 )
-def test_a_flood_ends_its_own_connection(served: ServedStore, flood: Callable[[], Iterator[Frame]]) -> None:
+def test_a_flood_ends_its_own_connection(
+    served: ServedStore, monkeypatch: pytest.MonkeyPatch, flood: Callable[[], Iterator[Frame]]
+) -> None:
+    for rate in ("RESETS_PER_S", "CONTROLS_PER_S"):  # a slow machine could take as long as they allow
+        monkeypatch.setattr(grpc_connection, rate, 0.0)
     data = PREFACE + SETTINGS_FRAME + b"".join(frame.serialize() for frame in flood())
     with socket.create_connection(("127.0.0.1", served.port), PATIENCE_S) as connection:
         connection.setblocking(False)
