@@ -76,3 +76,19 @@ def test_what_a_client_left_is_given_back(store: Store, clock: ManualClock) -> N
         time.sleep(0.02)  # the store's own threads bring it back
         found = store.receive("billing", "orders")
     assert [(each.body, each.attempt) for each in found] == [(b"work", 2)]
+
+
+def test_a_later_server_does_not_know_what_was_prolonged(store: Store, renewals: Renewals, clock: ManualClock) -> None:
+    """As RocketMQ's proxy. The handle of the client lasts as long as its first slice; then the message comes again."""
+    [popped] = store.receive("billing", "orders", invisible_ms=SLICE_MS)
+    renewals.add("client", popped.handle)
+    clock.advance(SLICE_MS - 5_000)
+    renewals.renew_due()
+    off_loop = OffLoop()
+    later = Renewals(store, off_loop)
+    off_loop.close()
+    assert later.take("client", popped.handle) == popped.handle
+    clock.advance(5_000)
+    with pytest.raises(ExpiredHandleError):
+        store.ack(popped.handle)
+    assert store.receive("billing", "orders") == [], "it is invisible until the slice that was prolonged is over"
