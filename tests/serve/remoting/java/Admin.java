@@ -9,7 +9,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 public class Admin {
   public static void main(String[] a) throws Exception {
     Thread.setDefaultUncaughtExceptionHandler((thread, e) -> { e.printStackTrace(); System.exit(1); });
-    DefaultMQAdminExt admin = new DefaultMQAdminExt(); admin.setNamesrvAddr(a[0]); admin.setInstanceName("x"); admin.start();
+    DefaultMQAdminExt admin = new DefaultMQAdminExt(60_000); admin.setNamesrvAddr(a[0]); admin.setInstanceName("x"); admin.start();
     var cluster = admin.examineBrokerClusterInfo();
     System.out.println("cluster " + cluster.getClusterAddrTable() + " " + cluster.getBrokerAddrTable().keySet());
     String broker = cluster.getBrokerAddrTable().get("store").selectBrokerAddr();

@@ -35,6 +35,7 @@ public class Clients {
     DefaultMQProducer producer = new DefaultMQProducer("producers");
     producer.setNamesrvAddr(server);
     producer.setInstanceName("producer");
+    producer.setSendMsgTimeout((int) TimeUnit.SECONDS.toMillis(PATIENCE_S));
     producer.start();
     for (String step : List.of(args).subList(1, args.length)) {
       switch (step) {
@@ -200,6 +201,7 @@ public class Clients {
     TransactionMQProducer producer = new TransactionMQProducer("transacting");
     producer.setNamesrvAddr(server);
     producer.setInstanceName("transacting");
+    producer.setSendMsgTimeout((int) TimeUnit.SECONDS.toMillis(PATIENCE_S));
     producer.setTransactionListener(new TransactionListener() {
       public LocalTransactionState executeLocalTransaction(Message m, Object arg) { return (LocalTransactionState) arg; }
       public LocalTransactionState checkLocalTransaction(MessageExt m) {
