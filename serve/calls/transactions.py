@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from ...produce.transaction.checker import TransactionChecker, transactions_of
 from ...produce.transaction.resolution import TransactionResolution
 from ...produce.transaction.transaction import Transaction
 from ...store.errors import FlightlogError
+from ...store.format import property_names as props
 from ...store.settings import FlushMode
 from ...store.stored_message import StoredMessage
 from . import checks
@@ -55,6 +57,8 @@ class ServedTransactions:
         self._open: dict[str, _Open] = {}
         self._left: dict[str, StoredMessage] = {}
         """Half messages that were left to the checks, where they were last seen."""
+        self._leaving = threading.Lock()
+        """Held while one goes from the open ones to those: an end would find it nowhere."""
         self._checkers: dict[str, TransactionChecker] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -71,14 +75,17 @@ class ServedTransactions:
         resolution = RESOLUTIONS.get(request.resolution)
         if resolution is None:
             return
-        waiting = self._open.get(request.transaction_id) or self._left.get(request.transaction_id)
-        is_another = waiting is not None and waiting.topic != topic
-        if is_another or not await self._off_loop.run(self.end, request.transaction_id, resolution):
+        if not await self._off_loop.run(self.end, request.transaction_id, resolution, topic):
             raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
 
-    def end(self, transaction_id: str, resolution: TransactionResolution) -> bool:
-        """End a transaction; False if none of this id is known. By a thread: it waits for the disk."""
-        opened = self._open.pop(transaction_id, None)
+    def end(self, transaction_id: str, resolution: TransactionResolution, topic: str | None = None) -> bool:
+        """End a transaction; False if none of this id is known, or if it is of another topic than this one. By a
+        thread: it waits for the disk."""
+        with self._leaving:
+            waiting = self._open.get(transaction_id) or self._left.get(transaction_id)
+            if topic is not None and waiting is not None and topic != _topic_of(waiting):
+                return False
+            opened = self._open.pop(transaction_id, None)
         if opened is not None:
             transaction = opened.transaction
             try:
@@ -113,8 +120,11 @@ class ServedTransactions:
         """Leave the transactions that are old enough to the checks. By any thread."""
         now_s = self._clock.monotonic_s()
         for transaction_id, opened in tuple(self._open.items()):
-            if opened.leave_s <= now_s and self._open.pop(transaction_id, None) is not None:
-                self._leave(opened.transaction)
+            if opened.leave_s > now_s:
+                continue
+            with self._leaving:
+                if self._open.pop(transaction_id, None) is not None:
+                    self._leave(opened.transaction)
 
     def _leave(self, transaction: Transaction) -> None:
         transaction.unknown()
@@ -153,3 +163,10 @@ class ServedTransactions:
         for opened in self._open.values():
             with suppress(FlightlogError):
                 opened.transaction.unknown()
+
+
+def _topic_of(waiting: _Open | StoredMessage) -> str:
+    """For what it was sent. A half message in the log stands in the topic of half messages."""
+    if isinstance(waiting, _Open):
+        return waiting.topic
+    return waiting.properties.get(props.REAL_TOPIC, waiting.topic)
