@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ...store.format import property_names as props
@@ -61,13 +61,25 @@ class CheckPoint:
     """How many times it was put again because a message could not be read."""
     revive_offset: int = -1
     """Where it is in the revive topic."""
-    acked: set[int] = field(default_factory=set)
-    """Offsets whose acks were found."""
+    acked_bits: int = 0
+    """Bit n: the ack of `offsets[n]` was found. Many check points may be due at once, and a set in each costs 200
+    bytes."""
 
     @property
     def revive_ms(self) -> int:
         """When the messages become visible again."""
         return self.key.pop_time_ms + self.invisible_ms
+
+    @property
+    def open_offsets(self) -> list[int]:
+        """Those without an ack."""
+        return [offset for place, offset in enumerate(self.offsets) if not self.acked_bits >> place & 1]
+
+    def note_acked(self, offsets: Container[int]) -> None:
+        """Offsets that are not this check point's are left out."""
+        for place, offset in enumerate(self.offsets):
+            if offset in offsets:
+                self.acked_bits |= 1 << place
 
 
 @dataclass(frozen=True)
@@ -149,11 +161,9 @@ def read_check_point(body: bytes) -> CheckPoint:
         json_whole(found, "pt"),
         sys.intern(str(found.get("bn") or "")),
     )
-    bits = json_whole(found, "bm")
     offsets = tuple(start + diff for diff in diffs[:count])
-    acked = {offset for number, offset in enumerate(offsets) if bits >> number & 1}
-    put_count = found.get("rp")
-    return CheckPoint(key, json_whole(found, "it"), offsets, int(put_count) if put_count else 0, acked=acked)
+    put_count, bits = int(found.get("rp") or 0), json_whole(found, "bm")
+    return CheckPoint(key, json_whole(found, "it"), offsets, put_count, acked_bits=bits)
 
 
 def read_ack(body: bytes, own_name: str) -> Ack:

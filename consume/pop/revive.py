@@ -122,13 +122,13 @@ class ReviveQueue:
             point.revive_offset = message.queue_offset
             before = self._points.pop(point.key, None)
             if before is not None:  # the same one once more, in its new place
-                point.acked |= before.acked
+                point.note_acked(set(before.offsets) - set(before.open_offsets))
             self._points[point.key] = point
         elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
             ack = read_ack(message.body, self._own_name)
             acked = self._points.get(ack.key)
             if acked is not None:
-                acked.acked.update(ack.offsets)
+                acked.note_acked(ack.offsets)
 
     def _work_off(self, point: CheckPoint) -> int:
         key = point.key
@@ -139,9 +139,7 @@ class ReviveQueue:
             return 0
         retry = key.topic if is_retry else retry_topic(key.group, key.topic)
         revived = 0
-        for offset in point.offsets:
-            if offset in point.acked:
-                continue
+        for offset in point.open_offsets:
             try:
                 found = self._store.get(key.topic, key.queue_id, offset, 1).messages
             except (CorruptRecordError, CorruptQueueError) as e:
@@ -152,7 +150,7 @@ class ReviveQueue:
                     make_retry_topic(self._store, key.group, retry)
                     self._store.put(retried(found[0], retry, key.pop_time_ms))
                     revived += 1
-            point.acked.add(offset)  # not a second time if a later one fails
+            point.note_acked((offset,))  # not a second time if a later one fails
         return revived
 
     def _put_again(self, point: CheckPoint, offset: int) -> None:
