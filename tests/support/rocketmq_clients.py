@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,6 +19,10 @@ class PythonClients:
         import rocketmq
 
         self._served, self._undo, self.rocketmq = served, undo, rocketmq
+        # A client that subscribes needs a current event loop in that thread, and `asyncio.run` leaves none behind.
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        undo.callback(loop.close)
         self.credentials = rocketmq.Credentials()
 
         self.success, self.failure = rocketmq.ConsumeResult.SUCCESS, rocketmq.ConsumeResult.FAILURE
