@@ -44,9 +44,9 @@ def offences(text: str) -> Iterator[str]:
         elif isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_CALLS:
                 yield f"line {node.lineno}: {node.func.id}()"
-            called = ast.unparse(node.func)
-            if called.startswith("yaml.") and called.removeprefix("yaml.") not in YAML_CALLS:
-                yield f"line {node.lineno}: {called}()"
+            room, _, called = ast.unparse(node.func).partition(".")
+            if room == "yaml" and "." not in called and called not in YAML_CALLS:
+                yield f"line {node.lineno}: yaml.{called}()"
             for keyword in node.keywords:
                 is_true = isinstance(keyword.value, ast.Constant) and keyword.value.value is True
                 if is_true and keyword.arg in FORBIDDEN_KEYWORDS:
