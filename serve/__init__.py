@@ -3,9 +3,10 @@
 Translation only: what messages, groups and transactions mean is in produce/, consume/ and engine/. The files of the
 folder itself are the program and the server. Which room inside imports from which:
 
-    remoting -> calls
+    remoting -> calls, metrics
     client -> calls
-    calls -> http2, access
+    calls -> http2, access, metrics
+    metrics -> nothing
     http2 -> nothing
     access -> nothing
 """

@@ -109,6 +109,13 @@ def check_remoting(port: int, host: str, *, has_acl: bool) -> None:
         raise InvalidArgumentError("--remoting", str(port), expected)
 
 
+def check_metrics(port: int, host: str) -> None:
+    """Raises InvalidArgumentError for an address that other machines may reach: no account is asked for there."""
+    if not is_loopback(host):
+        expected = "a loopback --host, or --insecure as well: whoever reaches this port can read names and figures"
+        raise InvalidArgumentError("--metrics", str(port), expected)
+
+
 def store_host(advertise: str | None, host: str, port: int) -> tuple[str, int]:
     """The address in the ids of messages, which a remoting client dials to see a message: an IP address. What clients
     are told to dial, else what is listened on, else this machine's loopback."""

@@ -6,11 +6,14 @@ import asyncio
 import logging
 import signal
 import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..consume.store import Store, open_store
-from ..store.errors import InvalidArgumentError
+from ..store.errors import InvalidArgumentError, MissingExtraError
 from ..store.settings import FlushMode, StoreSettings
 from ..store.state.progress import FLIGHTLOG_FOLDER
 from .access.acl_file import AclFile
@@ -18,6 +21,7 @@ from .arguments import (
     GroupArgument,
     TopicArgument,
     check_loopback,
+    check_metrics,
     check_remoting,
     checked_address,
     is_loopback,
@@ -26,6 +30,7 @@ from .arguments import (
 from .http2.certificates import development_tls
 from .http2.limits import raise_file_limit
 from .http2.own_certificate import OwnCertificate
+from .metrics.traffic import Traffic
 from .remoting.server import RemotingServer
 from .server import Server
 
@@ -49,6 +54,7 @@ class ServeOptions:
     acl: Path | None = None
     insecure: bool = False
     remoting: int | None = None
+    metrics: int | None = None
     sync_flush: bool = False
     settings: StoreSettings | None = None
 
@@ -66,17 +72,20 @@ def run(options: ServeOptions) -> None:
     raise_file_limit()
     if options.remoting is not None and not options.insecure:
         check_remoting(options.remoting, options.host, has_acl=acl is not None)
+    if options.metrics is not None and not options.insecure:
+        check_metrics(options.metrics, options.host)
     settings = options.settings or StoreSettings()
     if options.remoting:  # tools dial the address that is part of a message id
         settings = replace(settings, store_host=store_host(advertise, options.host, options.remoting))
     if options.sync_flush:
         settings = replace(settings, flush_mode=FlushMode.SYNC)
-    with open_store(options.path, settings) as store:
+    traffic, is_ready = Traffic(), threading.Event()
+    with open_store(options.path, settings) as store, _metrics(store, options, traffic, is_ready):
         for topic in topics:
             topic.make(store)
         for group in groups:
             group.make(store)
-        asyncio.run(_serve(store, options, advertise, acl, certificate))
+        asyncio.run(_serve(store, options, advertise, acl, certificate, traffic, is_ready))
 
 
 async def _serve(
@@ -85,13 +94,17 @@ async def _serve(
     advertise: str | None,
     acl: AclFile | None,
     certificate: OwnCertificate | None,
+    traffic: Traffic,
+    is_ready: threading.Event,
 ) -> None:
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
     refresh = None if certificate is None else certificate.refresh
-    server = Server(store, advertised=advertise, auto_create=options.auto_create, acl=acl, refresh=refresh)
+    server = Server(
+        store, advertised=advertise, auto_create=options.auto_create, acl=acl, refresh=refresh, traffic=traffic
+    )
     tls = _development_tls(options, advertise) if certificate is None else certificate.context
     try:
         port = await server.start(options.host, options.port, tls=tls)
@@ -103,11 +116,34 @@ async def _serve(
     if acl is None and not is_loopback(options.host):
         log.warning("whoever reaches this server can read and write everything: it has no --acl", extra=fields)
     log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra=fields)
-    remoting = await _serve_remoting(store, options, advertise)
+    remoting = await _serve_remoting(store, options, advertise, traffic)
+    is_ready.set()
     await ending.wait()
+    is_ready.clear()  # before a port is closed, so that no new client is sent here
     log.info("closing: no more clients are taken", extra=fields)
     await asyncio.gather(server.stop(), *([] if remoting is None else [remoting.stop()]))
     log.info("closed", extra=fields)
+
+
+@contextmanager
+def _metrics(store: Store, options: ServeOptions, traffic: Traffic, is_ready: threading.Event) -> Iterator[None]:
+    """Answers by HTTP while the block runs, if `--metrics` was given."""
+    if options.metrics is None:
+        yield
+        return
+    try:
+        from .metrics.endpoint import Endpoint  # prometheus_client, which servers without --metrics do without
+    except ImportError as e:
+        raise MissingExtraError("serve", f"--metrics (no module {e.name} here)") from e
+    try:
+        endpoint = Endpoint(store, traffic, is_ready, options.host, options.metrics)
+    except OSError as e:
+        expected = f"a port of {options.host} that is free: {e}"
+        raise InvalidArgumentError("--metrics", str(options.metrics), expected) from e
+    with endpoint:
+        fields = {"path": str(options.path), "port": endpoint.port}
+        log.info("metrics and health on %s:%d", options.host, endpoint.port, extra=fields)
+        yield
 
 
 def _certificate(options: ServeOptions) -> OwnCertificate | None:
@@ -120,11 +156,13 @@ def _certificate(options: ServeOptions) -> OwnCertificate | None:
     return OwnCertificate(options.tls_cert, options.tls_key)
 
 
-async def _serve_remoting(store: Store, options: ServeOptions, advertise: str | None) -> RemotingServer | None:
+async def _serve_remoting(
+    store: Store, options: ServeOptions, advertise: str | None, traffic: Traffic
+) -> RemotingServer | None:
     if options.remoting is None:
         return None
     host = None if advertise is None else advertise.rpartition(":")[0].strip("[]")
-    remoting = RemotingServer(store, advertised_host=host, auto_create=options.auto_create)
+    remoting = RemotingServer(store, advertised_host=host, auto_create=options.auto_create, traffic=traffic)
     try:
         port = await remoting.start(options.host, options.remoting)
     except OSError as e:

@@ -15,6 +15,7 @@ from .calls.service import Service
 from .http2.grpc_connection import GrpcConnection
 from .http2.limits import HeldBytes
 from .http2.listener import Listener
+from .metrics.traffic import Traffic
 
 log = logging.getLogger("flightlog.serve")
 
@@ -36,9 +37,12 @@ class Server:
         auto_create: bool = True,
         acl: AclFile | None = None,
         refresh: Callable[[], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         """`advertised`: the address that clients are told, `host:port`; None: the one that they dialled. `acl`: who
-        may do what; None: everybody everything. `refresh` is called once a second, by a thread."""
+        may do what; None: everybody everything. `refresh` is called once a second, by a thread. `traffic` counts
+        what clients send and receive; None: this server's alone."""
+        self.traffic = Traffic() if traffic is None else traffic
         self._refresh = refresh
         self._store, self._advertised, self._auto_create, self._acl = store, advertised, auto_create, acl
         self._service: Service | None = None
@@ -47,7 +51,13 @@ class Server:
 
     async def start(self, host: str = "127.0.0.1", port: int = 8081, *, tls: ssl.SSLContext | None = None) -> int:
         """Take clients from now on; returns the port, which the system chose if it was 0. Raises OSError."""
-        service = Service(self._store, advertised=self._advertised, auto_create=self._auto_create, acl=self._acl)
+        service = Service(
+            self._store,
+            advertised=self._advertised,
+            auto_create=self._auto_create,
+            acl=self._acl,
+            traffic=self.traffic,
+        )
         held = HeldBytes()
         listener = Listener(lambda on_lost: GrpcConnection(service.handle, on_lost, held))
         self._service, self._listener = service, listener

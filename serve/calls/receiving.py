@@ -17,6 +17,7 @@ from ...consume.store import Store
 from ...index.filter.sql_filter import SqlFilter
 from ...store.errors import FlightlogError, InvalidArgumentError
 from ..http2.grpc_connection import Call
+from ..metrics.traffic import Traffic
 from . import checks
 from .clients import Clients
 from .context import Context
@@ -36,10 +37,18 @@ class Receiving:
     """In one event loop."""
 
     def __init__(
-        self, store: Store, off_loop: OffLoop, routes: Routes, clients: Clients, polls: LongPolls, renewals: Renewals
+        self,
+        store: Store,
+        off_loop: OffLoop,
+        routes: Routes,
+        clients: Clients,
+        polls: LongPolls,
+        renewals: Renewals,
+        traffic: Traffic,
     ) -> None:
         self._store, self._off_loop, self._routes, self._clients = store, off_loop, routes, clients
         self._polls, self._renewals, self._clock = polls, renewals, store.message_store.clock
+        self._traffic = traffic
 
     # -- receiving
 
@@ -60,6 +69,8 @@ class Receiving:
             for each in popped:
                 self._renewals.add(context.client_id, each.handle)
         call.send(Response(status=found).SerializeToString(), *parts, ending.SerializeToString())
+        for each in popped:
+            self._traffic.note_received(each.handle.group, each.handle.topic, each.message)
 
     async def _receive(self, context: Context, request: Any) -> list[PoppedMessage]:
         client = self._clients.of(context.client_id)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...consume.readers import STORE_NAME
 from ...consume.store import Store
-from ...produce.message_type import DELAY, MIXED, TRANSACTION_PREPARED
+from ...produce.message_type import DELAY, MIXED, TRANSACTION_PREPARED, message_type_of
 from ...produce.producer import Producer
 from ...produce.queue_hash import by_jump_hash
 from ...produce.transaction.half_message import IMMUNITY_S, PRODUCER_GROUP
@@ -18,6 +18,7 @@ from ...store.format import property_names as props
 from ...store.format.sys_flag import COMPRESSED
 from ...store.message import Message
 from ...store.results import PutResult, PutStatus
+from ..metrics.traffic import Traffic
 from . import checks
 from .context import Context
 from .message_out import TRACE_CONTEXT
@@ -33,8 +34,11 @@ RECALL_VERSION = "v1"
 class Sending:
     """In one event loop."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, routes: Routes, transactions: ServedTransactions) -> None:
+    def __init__(
+        self, store: Store, off_loop: OffLoop, routes: Routes, transactions: ServedTransactions, traffic: Traffic
+    ) -> None:
         self._store, self._off_loop, self._routes, self._transactions = store, off_loop, routes, transactions
+        self._traffic = traffic
         self._clock = store.message_store.clock
         settings = store.settings
         self._longest_recovery_s = settings.transaction_check_max_count * settings.transaction_check_interval_ms // 1000
@@ -118,6 +122,7 @@ class Sending:
         codes = set()
         for message, result in zip(messages, results, strict=True):
             entry = response.entries.add()
+            self._traffic.note_sent(message.topic, message_type_of(message.properties or {}), result.size)
             if result.status is PutStatus.FLUSH_DISK_TIMEOUT:
                 text = f"send message failed, sendStatus={result.status.value}"
                 entry.status.CopyFrom(status(Code.MASTER_PERSISTENCE_TIMEOUT, text))

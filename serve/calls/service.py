@@ -12,6 +12,7 @@ from ..access.accounts import AccessDenied
 from ..access.acl_file import AclFile
 from ..access.grpc_access import credentials_of, needed_for
 from ..http2.grpc_connection import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
+from ..metrics.traffic import Traffic
 from .clients import Clients
 from .context import Context
 from .long_polls import LongPolls
@@ -34,7 +35,9 @@ Answer = Callable[[Context, Any, Any], Awaitable[None]]
 class Service:
     """In one event loop."""
 
-    def __init__(self, store: Store, *, advertised: str | None, auto_create: bool, acl: AclFile | None) -> None:
+    def __init__(
+        self, store: Store, *, advertised: str | None, auto_create: bool, acl: AclFile | None, traffic: Traffic
+    ) -> None:
         """`acl`: who may do what; None: everybody everything."""
         self._acl = acl
         self.running = 0
@@ -47,8 +50,8 @@ class Service:
         )
         self.transactions = ServedTransactions(store, self.off_loop, self.clients.ask_producer)
         routes = Routes(store, self.off_loop, advertised, auto_create=auto_create)
-        sending = Sending(store, self.off_loop, routes, self.transactions)
-        self._receiving = Receiving(store, self.off_loop, routes, self.clients, self.polls, self.renewals)
+        sending = Sending(store, self.off_loop, routes, self.transactions, traffic)
+        self._receiving = Receiving(store, self.off_loop, routes, self.clients, self.polls, self.renewals, traffic)
         self._answers: dict[str, Answer] = {
             "QueryRoute": routes.query_route,
             "QueryAssignment": routes.query_assignment,

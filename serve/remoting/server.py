@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from ...consume.store import Store
 from ...store.errors import FlightlogError
+from ..metrics.traffic import Traffic
 from .listener import Listener
 from .service import Service
 
@@ -22,8 +23,17 @@ DRAIN_S = 5.0
 class RemotingServer:
     """Serves an open store, which it does not close. Used in one event loop."""
 
-    def __init__(self, store: Store, *, advertised_host: str | None = None, auto_create: bool = True) -> None:
-        """`advertised_host`: what clients are told to dial; None: what they dialled."""
+    def __init__(
+        self,
+        store: Store,
+        *,
+        advertised_host: str | None = None,
+        auto_create: bool = True,
+        traffic: Traffic | None = None,
+    ) -> None:
+        """`advertised_host`: what clients are told to dial; None: what they dialled. `traffic` counts what they send
+        and receive; None: this server's alone."""
+        self._traffic = Traffic() if traffic is None else traffic
         self._store, self._advertised_host, self._auto_create = store, advertised_host, auto_create
         self._service: Service | None = None
         self._listener: Listener | None = None
@@ -31,7 +41,12 @@ class RemotingServer:
 
     async def start(self, host: str = "127.0.0.1", port: int = 9876) -> int:
         """Take clients from now on; returns the port, which the system chose if it was 0. Raises OSError."""
-        service = Service(self._store, advertised_host=self._advertised_host, auto_create=self._auto_create)
+        service = Service(
+            self._store,
+            advertised_host=self._advertised_host,
+            auto_create=self._auto_create,
+            traffic=self._traffic,
+        )
         listener = Listener(service.handle, service.members.forget)
         self._service, self._listener = service, listener
         await listener.start(host, port)

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from ...consume.store import Store
 from ..calls.off_loop import OffLoop
+from ..metrics.traffic import Traffic
 from .answers.broker import Broker
 from .answers.failed import Failed
 from .answers.groups import Groups
@@ -34,14 +35,14 @@ Answering = Callable[[Request], Awaitable[Answer]]
 class Service:
     """In one event loop."""
 
-    def __init__(self, store: Store, *, advertised_host: str | None, auto_create: bool) -> None:
+    def __init__(self, store: Store, *, advertised_host: str | None, auto_create: bool, traffic: Traffic) -> None:
         self.off_loop = OffLoop()
         self._running = 0
         topics = Topics(store, self.off_loop, advertised_host, auto_create=auto_create)
         self.members = Members(store, self.off_loop, self._producers_changed)
         self.transactions = RemotingTransactions(store, self.off_loop, self.members)
-        self.pulling = Pulling(store, self.off_loop, self.members)
-        sending = Sending(store, self.off_loop, topics, self.transactions)
+        self.pulling = Pulling(store, self.off_loop, self.members, traffic)
+        sending = Sending(store, self.off_loop, topics, self.transactions, traffic)
         offsets = Offsets(store, self.off_loop, self.members)
         groups = Groups(store, self.off_loop, self.members)
         locks, failed = ClientLocks(store), Failed(store, self.off_loop)

@@ -59,6 +59,15 @@ def serve(
             help="Speak RocketMQ's remoting protocol, too, for 4.x clients and mqadmin: on this port, such as 9876.",
         ),
     ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Answer /metrics (Prometheus), /health and /ready by HTTP on this port, such as 5557.",
+        ),
+    ] = None,
     sync_flush: Annotated[
         bool, typer.Option("--sync-flush", help="Answer a send once its message is on the disk, not before.")
     ] = False,
@@ -87,6 +96,7 @@ def serve(
             acl=acl,
             insecure=insecure,
             remoting=remoting,
+            metrics=metrics,
             sync_flush=sync_flush,
         )
     )

@@ -10,6 +10,7 @@ from ....index.filter.sql_filter import SqlFilter
 from ....store.get_result import GetResult, GetStatus
 from ....store.topic import TopicPermission
 from ...calls.off_loop import OffLoop
+from ...metrics.traffic import Traffic
 from ..wire.codes import ResponseCode
 from ..wire.message_bytes import record_of
 from .members import SQL, TAG, Members, checked_filter
@@ -35,8 +36,8 @@ CODES = {
 class Pulling:
     """In one event loop."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, members: Members) -> None:
-        self._store, self._off_loop, self._members = store, off_loop, members
+    def __init__(self, store: Store, off_loop: OffLoop, members: Members, traffic: Traffic) -> None:
+        self._store, self._off_loop, self._members, self._traffic = store, off_loop, members, traffic
         self._waiting: set[asyncio.Future[GetResult]] = set()
         self._is_closed = False
 
@@ -67,7 +68,10 @@ class Pulling:
             found = await waiting
         finally:
             self._waiting.discard(waiting)
-        return await self._off_loop.run(_answer, found, at)
+        answer = await self._off_loop.run(_answer, found, at)
+        for message in found.messages:
+            self._traffic.note_received(group, topic, message)
+        return answer
 
     def close(self) -> None:
         """End the pulls that wait; from now on a pull answers at once."""

@@ -9,6 +9,7 @@ from typing import Any
 from ....consume.readers import STORE_NAME
 from ....consume.retry.send_back import dead_letter_topic, make_topic
 from ....consume.store import Store
+from ....produce.message_type import message_type_of
 from ....store.format import property_names as props
 from ....store.format.properties import decode_properties
 from ....store.format.record import RETRY_TOPIC_PREFIX
@@ -16,6 +17,7 @@ from ....store.format.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ....store.message import Message
 from ....store.results import PutResult, PutStatus
 from ...calls.off_loop import OffLoop
+from ...metrics.traffic import Traffic
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.command import Command, InvalidFrameError
 from ..wire.message_bytes import batch_messages
@@ -57,8 +59,11 @@ def long_names(request: Request) -> Request:
 class Sending:
     """In one event loop."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, topics: Topics, transactions: RemotingTransactions) -> None:
+    def __init__(
+        self, store: Store, off_loop: OffLoop, topics: Topics, transactions: RemotingTransactions, traffic: Traffic
+    ) -> None:
         self._store, self._off_loop, self._topics, self._transactions = store, off_loop, topics, transactions
+        self._traffic = traffic
 
     async def send(self, asked: Request) -> Answer:
         request = long_names(asked)
@@ -73,6 +78,7 @@ class Sending:
         else:
             putting = self._store.put_async(message)
             result = putting.result() if putting.done() else await asyncio.wrap_future(putting)
+        self._note(message, result)
         return _answer(request, [result], properties.get(props.UNIQ_KEY))
 
     async def _send_batch(self, request: Request) -> Answer:
@@ -91,8 +97,13 @@ class Sending:
             for message in messages:
                 message.queue_id = queue_id
         results = await self._off_loop.run(self._store.put_many, messages)
+        for message, result in zip(messages, results, strict=True):
+            self._note(message, result)
         keys = [properties.get(props.UNIQ_KEY, "") for _, _, properties in found]
         return _answer(request, results, ",".join(keys))
+
+    def _note(self, message: Message, result: PutResult) -> None:
+        self._traffic.note_sent(message.topic, message_type_of(message.properties or {}), result.size)
 
     async def _find_topic(self, request: Request, message: Message) -> None:
         """Have the topic there; a message that was retried too often becomes a dead letter."""
