@@ -7,6 +7,7 @@ Invariants:
   refused.
 - A client that does not read is not read from, so nothing that it sends makes answers pile up.
 - A message of a call is one gRPC frame; all messages that a handler sends at once are one DATA write.
+- A client that says GOAWAY has its calls answered; the connection is closed behind the last answer.
 - Nothing that a client sends raises out of here: a wrong frame ends its connection, a wrong call its stream.
 """
 
@@ -24,7 +25,7 @@ import h2.connection
 import h2.events
 import h2.exceptions
 import h2.settings
-from hyperframe.frame import GoAwayFrame
+from hyperframe.frame import Frame, GoAwayFrame
 
 from .limits import CONTROLS, CONTROLS_PER_S, MAX_HELD_OF_CONNECTION, RESETS, RESETS_PER_S, HeldBytes, Rate
 
@@ -184,8 +185,16 @@ class H2Connection(h2.connection.H2Connection):
 
     MAX_CLOSED_STREAMS = 2 * MAX_CALLS
 
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[h2.events.Event]]:
+        """h2 takes nothing any more after a GOAWAY, and drops what it has to send. But a client that shuts down sends
+        one and then ends its calls, which go on until then (RFC 9113, 6.8)."""
+        event = h2.events.ConnectionTerminated()
+        event.error_code, event.last_stream_id = frame.error_code, frame.last_stream_id
+        return [], [event]
+
 
 CONTROL_EVENTS = (
+    h2.events.ConnectionTerminated,
     h2.events.PingReceived,
     h2.events.RemoteSettingsChanged,
     h2.events.PriorityUpdated,
@@ -219,6 +228,8 @@ class GrpcConnection(asyncio.Protocol):
         """Stream -> what follows the last of them."""
         self._unsent_size = 0
         self._is_flushing, self._can_write = False, True
+        self._is_leaving = False
+        """The client opens no more calls here."""
         self.heard_s = time.monotonic()
         """When the client sent something last."""
         self.used_s = self.heard_s
@@ -303,7 +314,9 @@ class GrpcConnection(asyncio.Protocol):
         elif isinstance(event, (h2.events.WindowUpdated, h2.events.RemoteSettingsChanged)):
             self._send_unsent()
         elif isinstance(event, h2.events.ConnectionTerminated):
-            self.close()
+            self._is_leaving = True
+            if event.error_code:
+                self.close()
 
     def _request_received(self, event: h2.events.RequestReceived) -> None:
         stream_id = event.stream_id or 0
@@ -447,6 +460,8 @@ class GrpcConnection(asyncio.Protocol):
             data = self._h2.data_to_send()
             if data:
                 self._transport.write(data)
+            if self._is_leaving and not self.calls:
+                self.close()
 
     # -- life
 

@@ -16,6 +16,7 @@ from hyperframe.frame import (
     ContinuationFrame,
     DataFrame,
     Frame,
+    GoAwayFrame,
     HeadersFrame,
     PingFrame,
     PriorityFrame,
@@ -67,6 +68,12 @@ def priorities() -> Iterator[Frame]:
         yield PriorityFrame(1 + 2 * (number % 100), stream_weight=3)
 
 
+def goodbyes() -> Iterator[Frame]:
+    yield opening(1)
+    for _ in range(40_000):
+        yield GoAwayFrame(0)
+
+
 def empty_data() -> Iterator[Frame]:
     yield opening(1)
     for _ in range(40_000):
@@ -92,7 +99,7 @@ def many_streams() -> Iterator[Frame]:
 
 
 @pytest.mark.parametrize(
-    "flood", [resets, pings, settings, priorities, empty_data, continuations, header_bomb, many_streams]
+    "flood", [resets, pings, settings, priorities, goodbyes, empty_data, continuations, header_bomb, many_streams]
 )
 def test_a_flood_ends_its_own_connection(
     served: ServedStore, monkeypatch: pytest.MonkeyPatch, flood: Callable[[], Iterator[Frame]]
