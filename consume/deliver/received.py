@@ -21,7 +21,38 @@ class Giver(Protocol):
     def fail(self, messages: Sequence[ReceivedMessage], delay_s: float | None = None) -> int: ...
 
 
-class ReceivedMessage:
+class MessageInHand:
+    """What a message in the hands of a worker shows of the message itself, here and behind a server."""
+
+    __slots__ = ()
+    message: StoredMessage
+
+    @property
+    def body(self) -> bytes:
+        return self.message.body
+
+    @property
+    def topic(self) -> str:
+        return self.message.topic
+
+    @property
+    def tags(self) -> str | None:
+        return self.message.tags
+
+    @property
+    def keys(self) -> list[str]:
+        return self.message.keys
+
+    @property
+    def queue_id(self) -> int:
+        return self.message.queue_id
+
+    @property
+    def queue_offset(self) -> int:
+        return self.message.queue_offset
+
+
+class ReceivedMessage(MessageInHand):
     """A message to process and acknowledge. Until then its queue's offset stays at or below it."""
 
     __slots__ = ("_has", "_subscription", "attempt", "is_handed_out", "message", "queue")
@@ -74,30 +105,6 @@ class ReceivedMessage:
     def is_at_work(self) -> bool:
         """Whether it waits for its acknowledgement here."""
         return self.message.queue_offset in self._has
-
-    @property
-    def body(self) -> bytes:
-        return self.message.body
-
-    @property
-    def topic(self) -> str:
-        return self.message.topic
-
-    @property
-    def tags(self) -> str | None:
-        return self.message.tags
-
-    @property
-    def keys(self) -> list[str]:
-        return self.message.keys
-
-    @property
-    def queue_id(self) -> int:
-        return self.message.queue_id
-
-    @property
-    def queue_offset(self) -> int:
-        return self.message.queue_offset
 
     def __repr__(self) -> str:
         return f"ReceivedMessage({self.message!r})"

@@ -5,34 +5,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from ...consume.deliver.received import MessageInHand
 from ...consume.pop.pop_errors import ExpiredHandleError
 from ...consume.pop.popped import PopHandle, PoppedMessage
 from ...store.arguments import check_seconds
-from ...store.stored_message import StoredMessage
 
 Ack = Callable[..., None]
 ChangeInvisible = Callable[[PopHandle, int], PopHandle]
 
 
-class RemoteMessage:
+class RemoteMessage(MessageInHand):
     """A message to process and acknowledge. While it is neither, its subscription keeps it from others."""
 
     def __init__(self, popped: PoppedMessage, ack: Ack, change_invisible: ChangeInvisible) -> None:
-        self._popped, self._ack, self._change_invisible = popped, ack, change_invisible
+        self.message = popped.message
+        """Its topic is the one that it was first put to; `physical_offset` and `size` are -1."""
+        self.attempt = popped.attempt
+        """How many times it was delivered to the group, this one included."""
+        self._handle, self._ack, self._change_invisible = popped.handle, ack, change_invisible
         self._lock = threading.Lock()
         """Held while the handle is used: each use of it may give another one."""
         self.is_done = False
         """Whether it was acknowledged or given back, or has gone to another member."""
-
-    @property
-    def message(self) -> StoredMessage:
-        """Its topic is the one that it was first put to; `physical_offset` and `size` are -1."""
-        return self._popped.message
-
-    @property
-    def attempt(self) -> int:
-        """How many times it was delivered to the group, this one included."""
-        return self._popped.attempt
 
     def ack(self) -> bool:
         """Acknowledge it: it is not delivered again. Durable on return as a put is. False if it is done already, or if
@@ -41,7 +35,7 @@ class RemoteMessage:
             if self.is_done:
                 return False
             try:
-                self._ack(self._popped.handle)
+                self._ack(self._handle)
             except ExpiredHandleError:
                 return False
             finally:
@@ -63,37 +57,12 @@ class RemoteMessage:
             if self.is_done:
                 return False
             try:
-                handle = self._change_invisible(self._popped.handle, invisible_ms)
+                self._handle = self._change_invisible(self._handle, invisible_ms)
             except ExpiredHandleError:
                 self.is_done = True
                 return False
-            self._popped = PoppedMessage(self._popped.message, handle, self._popped.invisible_until_ms)
             self.is_done = is_last
             return True
-
-    @property
-    def body(self) -> bytes:
-        return self.message.body
-
-    @property
-    def topic(self) -> str:
-        return self.message.topic
-
-    @property
-    def tags(self) -> str | None:
-        return self.message.tags
-
-    @property
-    def keys(self) -> list[str]:
-        return self.message.keys
-
-    @property
-    def queue_id(self) -> int:
-        return self.message.queue_id
-
-    @property
-    def queue_offset(self) -> int:
-        return self.message.queue_offset
 
     def __repr__(self) -> str:
         return f"RemoteMessage({self.message!r})"
