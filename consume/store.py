@@ -86,8 +86,8 @@ class Store(native.OrdinaryPut):
         with ExitStack() as undo:
             undo.callback(store.close)
             self._group_table.load()
-            self._pop = self.pop_service = PopService(store, self._group_table, owners, STORE_NAME)
-            self._pop.recover()
+            self.pop_service = PopService(store, self._group_table, owners, STORE_NAME)
+            self.pop_service.recover()
             self._starts = Starts.loaded(store.disk, store.path)
             self._sent_back = SentBack(store, self._starts)
             undo.pop_all()
@@ -95,7 +95,9 @@ class Store(native.OrdinaryPut):
         self._put_slow = store.put_slow  # type: ignore[method-assign]
         self.path, self.settings, self.recovery_report = store.path, store.settings, store.recovery_report
         store.retention.consumption = StoreConsumption(store)
-        self._readers = Readers(store, self._group_table, self._starts, self._sent_back, owners, self._pop.no_pop)
+        self._readers = Readers(
+            store, self._group_table, self._starts, self._sent_back, owners, self.pop_service.no_pop
+        )
         self._redrive = Redrive(store)
         atexit.register(self._at_exit)  # after that of the store: so it comes first
 
@@ -347,7 +349,7 @@ class Store(native.OrdinaryPut):
     def delete_topic(self, name: str) -> None:
         self._store.delete_topic(name)
         self._readers.forget_topic(name)
-        self._pop.forget(topic=name)
+        self.pop_service.forget(topic=name)
 
     # -- consumer groups
 
@@ -405,7 +407,7 @@ class Store(native.OrdinaryPut):
         max_attempts: int | None = None,
         attempt_id: str | None = None,
     ) -> list[PoppedMessage]:
-        return self._pop.receive(
+        return self.pop_service.receive(
             *(group, topic, max_count, invisible_ms, wait_s),
             tags=tags,
             filter=filter,
@@ -416,11 +418,11 @@ class Store(native.OrdinaryPut):
 
     @documented_by(PopService.ack)
     def ack(self, *handles: PopHandle) -> PutStatus:
-        return self._pop.ack(*handles)
+        return self.pop_service.ack(*handles)
 
     @documented_by(PopService.change_invisible)
     def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
-        return self._pop.change_invisible(handle, invisible_ms)
+        return self.pop_service.change_invisible(handle, invisible_ms)
 
     @documented_by(GroupCoordinator.change_subscription)
     def change_subscription(
@@ -515,7 +517,7 @@ class Store(native.OrdinaryPut):
     def _admin(self) -> GroupAdmin:
         self._store.check_usable()
         readers = self._readers.now()
-        return GroupAdmin(self._store, self._group_table, readers, self._pop, self._sent_back, self.delete_topic)
+        return GroupAdmin(self._store, self._group_table, readers, self.pop_service, self._sent_back, self.delete_topic)
 
     def be_read_by(self, coordinator: GroupCoordinator, name: str) -> None:
         """See Stores.add_store."""
@@ -556,7 +558,7 @@ class Store(native.OrdinaryPut):
             return
         with self._readers.without_new():
             try:
-                self._pop.close()
+                self.pop_service.close()
                 self._readers.end()
             finally:
                 try:

@@ -490,5 +490,5 @@ def test_the_records_are_in_a_topic_of_the_system(popped: PoppedStore) -> None:
     popped.store.ack(message.handle)
     assert ORDER_TOPIC not in popped.store.topics()
     assert len(list(popped.store.read(ORDER_TOPIC))) == 2
-    inside.pop_service(popped.store).close()
+    popped.store.pop_service.close()
     assert json.loads(file_of(popped).read_text())["flightlogOrderedBefore"] == 2

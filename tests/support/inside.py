@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from flightlog import ReadOnlyStore, Store, Stores, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
-from flightlog.consume.pop.pop_service import PopService
 from flightlog.engine.delay.delay_levels import DelayLevels
 from flightlog.engine.delay.delay_service import DelayService
 from flightlog.engine.delay.store_timers import Timers
@@ -332,10 +331,6 @@ def view_keys(view: ReadOnlyStore) -> ViewKeys:
     return source
 
 
-def pop_service(store: Store) -> PopService:
-    return store._pop
-
-
 def transactions_by_hand(store: AnyStore) -> Transactions:
     """The transactions of a store, before it has any: without their thread, so a test calls `run_due` itself."""
     found = Transactions.of(engine(store))
@@ -345,18 +340,18 @@ def transactions_by_hand(store: AnyStore) -> Transactions:
 
 def pop_by_hand(store: Store) -> None:
     """Leave to the caller what the thread of the pops does, and have the same queues looked at in each run."""
-    store._pop._thread.request_stop()
-    store._pop._random.seed(7)
+    store.pop_service._thread.request_stop()
+    store.pop_service._random.seed(7)
 
 
 def save_pops(store: Store) -> None:
     """What the thread of the pops does every few seconds."""
-    store._pop._save()
+    store.pop_service._save()
 
 
 def pop_saves_nothing(store: Store) -> None:
     """As when the process is killed: closing writes no offsets and order infos of pops."""
-    store._pop._save = lambda: None  # type: ignore[method-assign]
+    store.pop_service._save = lambda: None  # type: ignore[method-assign]
 
 
 def break_calls(remote: RemoteStore) -> None:

@@ -63,7 +63,7 @@ class PoppedStore:
             pass
 
     def revive(self) -> None:
-        inside.pop_service(self.store).revive()
+        self.store.pop_service.revive()
 
     def pass_time(self, ms: int) -> None:
         for _ in range(0, ms, STEP_MS):
