@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flightlog import StoreSettings
+from flightlog.serve.http2.certificates import development_tls
 from flightlog.tests.support.rocketmq_clients import PythonClients
 from flightlog.tests.support.rocketmq_server import ServedStore
 
@@ -22,6 +23,15 @@ SETTINGS = StoreSettings.small(transaction_timeout_ms=1, transaction_check_inter
 @pytest.fixture
 def served(tmp_path: Path, assert_clean: AssertClean) -> Iterator[ServedStore]:
     made = ServedStore(tmp_path / "store", SETTINGS)
+    made.start()
+    yield made
+    made.stop()
+    assert_clean(made.path)
+
+
+@pytest.fixture
+def served_with_tls(tmp_path: Path, assert_clean: AssertClean) -> Iterator[ServedStore]:
+    made = ServedStore(tmp_path / "store", SETTINGS, development_tls(tmp_path / "tls", ()))
     made.start()
     yield made
     made.stop()

@@ -16,8 +16,8 @@ import flightlog
 from flightlog import FlushMode, StoreSettings
 from flightlog.produce.message_type import FIFO
 from flightlog.store.topic import MESSAGE_TYPE
-from flightlog.testing import PowerDisk, kill, serve
-from flightlog.tests.support.rocketmq_server import PATIENCE_S, AheadClock
+from flightlog.testing import AheadClock, PowerDisk, kill, serve
+from flightlog.tests.support.rocketmq_server import PATIENCE_S
 from flightlog.tests.support.served_load import ORDERED, TOPIC, Load
 
 if TYPE_CHECKING:

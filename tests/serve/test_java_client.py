@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.serve.http2.certificates import development_tls
-from flightlog.tests.serve.conftest import SETTINGS
 from flightlog.tests.support.rocketmq_java import JavaClientMissingError, fetch_client, run_clients
 from flightlog.tests.support.rocketmq_server import ServedStore
 
 if TYPE_CHECKING:
-    from flightlog.tests.conftest import AssertClean
+    pass
 
 
-@pytest.fixture
-def served_with_tls(tmp_path: Path, assert_clean: AssertClean) -> Iterator[ServedStore]:
+@pytest.fixture(autouse=True)
+def client() -> None:
     try:
         fetch_client()
     except JavaClientMissingError as e:
         pytest.skip(str(e))
-    made = ServedStore(tmp_path / "store", SETTINGS, development_tls(tmp_path / "tls", ()))
-    made.start()
-    yield made
-    made.stop()
-    assert_clean(made.path)
 
 
 @pytest.mark.ci

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_a_push_consumer_consumes_each_message_once(served: ServedStore, clients: PythonClients) -> None:
-    consumed: queue.Queue[bytes] = queue.Queue()
-
-    def consume(message: Any) -> Any:
-        consumed.put(message.body)
-        return clients.success
-
-    clients.push_consumer("billing", "orders", consume)
+    consumed = clients.consumed_bodies("billing", "orders")
     producer = clients.producer("orders")
     for number in range(10):
         producer.send(clients.message("orders", b"%d" % number))

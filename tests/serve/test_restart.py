@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import queue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -34,13 +33,7 @@ def test_clients_go_on_after_a_restart(served: ServedStore, clients: PythonClien
 
 @pytest.mark.ci
 def test_a_push_consumer_goes_on_after_a_restart(served: ServedStore, clients: PythonClients) -> None:
-    consumed: queue.Queue[bytes] = queue.Queue()
-
-    def consume(message: Any) -> Any:
-        consumed.put(message.body)
-        return clients.success
-
-    clients.push_consumer("billing", "orders", consume)
+    consumed = clients.consumed_bodies("billing", "orders")
     producer = clients.producer("orders")
     producer.send(clients.message("orders", b"before"))
     assert consumed.get(timeout=PATIENCE_S) == b"before"

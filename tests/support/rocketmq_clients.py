@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -53,6 +54,17 @@ class PythonClients:
         listener = type("Listener", (rocketmq.MessageListener,), {"consume": lambda _, message: consume(message)})()
         expression = rocketmq.FilterExpression()
         return self._started(rocketmq.PushConsumer(self.configuration, group, listener, {topic: expression}))
+
+    def consumed_bodies(self, group: str, topic: str) -> queue.Queue[bytes]:
+        """What a push consumer consumes, and succeeds with."""
+        consumed: queue.Queue[bytes] = queue.Queue()
+
+        def consume(message: Any) -> Any:
+            consumed.put(message.body)
+            return self.success
+
+        self.push_consumer(group, topic, consume)
+        return consumed
 
     def _started(self, client: Any) -> Any:
         client.startup()

@@ -13,25 +13,9 @@ import flightlog
 from flightlog import Store, StoreSettings
 from flightlog.serve.access.acl_file import AclFile
 from flightlog.serve.server import Server
-from flightlog.store.disk.clock import SystemClock
+from flightlog.testing import AheadClock
 
 PATIENCE_S = 240.0
-
-
-class AheadClock(SystemClock):
-    """The machine's clock, ahead of it by what a test said."""
-
-    def __init__(self) -> None:
-        self._ahead_ms = 0
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self._ahead_ms
-
-    def monotonic_s(self) -> float:
-        return super().monotonic_s() + self._ahead_ms / 1000
-
-    def advance(self, ms: int) -> None:
-        self._ahead_ms += ms
 
 
 class ServedStore:

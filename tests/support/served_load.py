@@ -14,7 +14,8 @@ from rocketmq.grpc_protocol import service_pb2 as service
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 from flightlog import Store
-from flightlog.tests.support.rocketmq_server import PATIENCE_S, AheadClock, deadline
+from flightlog.testing import AheadClock
+from flightlog.tests.support.rocketmq_server import PATIENCE_S, deadline
 
 TOPIC, SENDERS, BATCH = "orders", 3, 8
 PLAIN, ORDERED = "billing", "ledger"
