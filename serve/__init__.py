@@ -3,7 +3,7 @@
 Translation only: what messages, groups and transactions mean is in produce/, consume/ and engine/. The files of the
 folder itself are the program and the server. Which room inside imports from which:
 
-    remoting -> calls, metrics
+    remoting -> calls, metrics, http2, access
     client -> calls
     calls -> http2, access, metrics
     metrics -> nothing

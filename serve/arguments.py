@@ -99,16 +99,6 @@ def check_loopback(host: str) -> None:
         raise InvalidArgumentError("--host", host, expected)
 
 
-def check_remoting(port: int, host: str, *, has_acl: bool) -> None:
-    """Raises InvalidArgumentError where remoting, which knows no access control, would let in more than gRPC does."""
-    if has_acl or not is_loopback(host):
-        expected = (
-            "no --acl and a loopback address, or --insecure as well: whoever reaches this port can read and write "
-            "everything"
-        )
-        raise InvalidArgumentError("--remoting", str(port), expected)
-
-
 def check_metrics(port: int, host: str) -> None:
     """Raises InvalidArgumentError for an address that other machines may reach: no account is asked for there."""
     if not is_loopback(host):

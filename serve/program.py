@@ -22,7 +22,6 @@ from .arguments import (
     TopicArgument,
     check_loopback,
     check_metrics,
-    check_remoting,
     checked_address,
     is_loopback,
     store_host,
@@ -70,8 +69,6 @@ def run(options: ServeOptions) -> None:
     if not (options.insecure or options.tls_dev or certificate or acl):
         check_loopback(options.host)
     raise_file_limit()
-    if options.remoting is not None and not options.insecure:
-        check_remoting(options.remoting, options.host, has_acl=acl is not None)
     if options.metrics is not None and not options.insecure:
         check_metrics(options.metrics, options.host)
     settings = options.settings or StoreSettings()
@@ -116,7 +113,7 @@ async def _serve(
     if acl is None and not is_loopback(options.host):
         log.warning("whoever reaches this server can read and write everything: it has no --acl", extra=fields)
     log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra=fields)
-    remoting = await _serve_remoting(store, options, advertise, traffic)
+    remoting = await _serve_remoting(store, options, advertise, acl, tls, traffic)
     is_ready.set()
     await ending.wait()
     is_ready.clear()  # before a port is closed, so that no new client is sent here
@@ -157,14 +154,19 @@ def _certificate(options: ServeOptions) -> OwnCertificate | None:
 
 
 async def _serve_remoting(
-    store: Store, options: ServeOptions, advertise: str | None, traffic: Traffic
+    store: Store,
+    options: ServeOptions,
+    advertise: str | None,
+    acl: AclFile | None,
+    tls: ssl.SSLContext | None,
+    traffic: Traffic,
 ) -> RemotingServer | None:
     if options.remoting is None:
         return None
     host = None if advertise is None else advertise.rpartition(":")[0].strip("[]")
-    remoting = RemotingServer(store, advertised_host=host, auto_create=options.auto_create, traffic=traffic)
+    remoting = RemotingServer(store, advertised_host=host, auto_create=options.auto_create, acl=acl, traffic=traffic)
     try:
-        port = await remoting.start(options.host, options.remoting)
+        port = await remoting.start(options.host, options.remoting, tls=tls)
     except OSError as e:
         expected = f"a port of {options.host} that is free: {e}"
         raise InvalidArgumentError("--remoting", str(options.remoting), expected) from e

@@ -73,8 +73,16 @@ class Accounts:
     def trusts(self, address: str) -> bool:
         return any(matches(address) for matches in self.trusted)
 
-    def check(self, credentials: Credentials, address: str, needed: Mapping[str, Permission]) -> None:
-        """Raises AccessDenied unless a client at this address may do what needs these permissions, by resource."""
+    def check(
+        self,
+        credentials: Credentials,
+        address: str,
+        needed: Mapping[str, Permission],
+        *,
+        admin_code: int | None = None,
+    ) -> None:
+        """Raises AccessDenied unless a client at this address may do what needs these permissions, by resource.
+        `admin_code`: that of a request that is an administrator's alone."""
         if self.trusts(address):
             return
         key = credentials.access_key
@@ -90,6 +98,8 @@ class Accounts:
             raise AccessDenied(f"Check signature failed for accessKey={key}")
         if account.is_admin:
             return
+        if admin_code is not None:
+            raise AccessDenied(f"Need admin permission for request code={admin_code}, but accessKey={key} is not")
         for resource, permission in needed.items():
             _check(account, resource, permission)
 

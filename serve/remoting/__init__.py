@@ -2,7 +2,7 @@
 
 Translation only, as the rest of the server. Which room inside imports from which:
 
-    service, listener -> answers, wire
+    service, listener, access -> answers, wire
     answers -> wire
     wire -> nothing
 """

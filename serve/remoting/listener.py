@@ -1,18 +1,18 @@
-"""The sockets of the remoting port, and the connections that came in."""
+"""The remoting port, and the connections that came in."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
+import ssl
 import time
 from collections.abc import Callable
 
+from ..http2.port import Port
 from .wire.connection import Connection, Handle, Intake
 
 log = logging.getLogger("flightlog.serve")
 
-BACKLOG = 1024
 MAX_CONNECTIONS = 10_000
 SWEEP_S = 10.0
 IDLE_S = 120.0
@@ -25,21 +25,17 @@ class Listener:
     def __init__(self, handle: Handle, on_lost: Callable[[Connection], None]) -> None:
         self._handle, self._on_lost = handle, on_lost
         self._intake = Intake()
-        self._servers: list[asyncio.Server] = []
+        self._port = Port(self._connection, IDLE_S)
         self._sweeping: asyncio.Task[None] | None = None
         self.connections: set[Connection] = set()
-        self.port = 0
 
-    async def start(self, host: str, port: int) -> None:
+    @property
+    def port(self) -> int:
+        return self._port.number
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Listen. With port 0 the system chooses one. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, _, _, _, address in found:  # `localhost` is two addresses: one port for both
-            server = await loop.create_server(
-                self._connection, str(address[0]), port or self.port, family=family, backlog=BACKLOG
-            )
-            self._servers.append(server)
-            self.port = server.sockets[0].getsockname()[1]
+        await self._port.start(host, port, tls)
         self._sweeping = asyncio.create_task(self._sweep())
 
     def _connection(self) -> asyncio.Protocol:
@@ -63,8 +59,7 @@ class Listener:
                     connection.abort()
 
     def stop_accepting(self) -> None:
-        for server in self._servers:
-            server.close()
+        self._port.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from contextlib import suppress
 
 from ...consume.store import Store
 from ...store.errors import FlightlogError
+from ..access.acl_file import AclFile
 from ..metrics.traffic import Traffic
 from .listener import Listener
 from .service import Service
@@ -29,27 +31,30 @@ class RemotingServer:
         *,
         advertised_host: str | None = None,
         auto_create: bool = True,
+        acl: AclFile | None = None,
         traffic: Traffic | None = None,
     ) -> None:
-        """`advertised_host`: what clients are told to dial; None: what they dialled. `traffic` counts what they send
-        and receive; None: this server's alone."""
+        """`advertised_host`: what clients are told to dial; None: what they dialled. `acl`: who may do what, which its
+        owner refreshes; None: everybody everything. `traffic` counts what they send and receive; None: this server's
+        alone."""
         self._traffic = Traffic() if traffic is None else traffic
-        self._store, self._advertised_host, self._auto_create = store, advertised_host, auto_create
+        self._store, self._advertised_host, self._auto_create, self._acl = store, advertised_host, auto_create, acl
         self._service: Service | None = None
         self._listener: Listener | None = None
         self._tending: asyncio.Task[None] | None = None
 
-    async def start(self, host: str = "127.0.0.1", port: int = 9876) -> int:
+    async def start(self, host: str = "127.0.0.1", port: int = 9876, *, tls: ssl.SSLContext | None = None) -> int:
         """Take clients from now on; returns the port, which the system chose if it was 0. Raises OSError."""
         service = Service(
             self._store,
             advertised_host=self._advertised_host,
             auto_create=self._auto_create,
+            acl=self._acl,
             traffic=self._traffic,
         )
         listener = Listener(service.handle, service.members.forget)
         self._service, self._listener = service, listener
-        await listener.start(host, port)
+        await listener.start(host, port, tls)
         self._tending = asyncio.create_task(self._tend(service))
         return listener.port
 

@@ -8,8 +8,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from ...consume.store import Store
+from ..access.accounts import AccessDenied
+from ..access.acl_file import AclFile
 from ..calls.off_loop import OffLoop
 from ..metrics.traffic import Traffic
+from .access import OPEN, credentials_of, needed_for
 from .answers.broker import Broker
 from .answers.failed import Failed
 from .answers.groups import Groups
@@ -19,7 +22,7 @@ from .answers.offsets import Offsets
 from .answers.pulling import Pulling
 from .answers.queue_locks import ClientLocks
 from .answers.replies import Replies
-from .answers.request import Answer, Request, refusal
+from .answers.request import Answer, Refused, Request, refusal
 from .answers.sending import Sending
 from .answers.topics import Topics
 from .answers.transactions import RemotingTransactions
@@ -35,7 +38,17 @@ Answering = Callable[[Request], Awaitable[Answer]]
 class Service:
     """In one event loop."""
 
-    def __init__(self, store: Store, *, advertised_host: str | None, auto_create: bool, traffic: Traffic) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        advertised_host: str | None,
+        auto_create: bool,
+        acl: AclFile | None,
+        traffic: Traffic,
+    ) -> None:
+        """`acl`: who may do what; None: everybody everything."""
+        self._acl = acl
         self.off_loop = OffLoop()
         self._running = 0
         topics = Topics(store, self.off_loop, advertised_host, auto_create=auto_create)
@@ -104,7 +117,7 @@ class Service:
         return self._running - self.pulling.waiting_count
 
     async def handle(self, connection: Connection, command: Command) -> None:
-        """Serve a request to its end. Every request comes by here: access control belongs in front of `_answer`."""
+        """Serve a request to its end."""
         began_s = time.monotonic()
         self._running += 1
         try:
@@ -120,12 +133,26 @@ class Service:
         took_ms = (time.monotonic() - began_s) * 1000
         access_log.debug("%d of %s:%d: %d, %.1f ms", command.code, *connection.peer, answer.code, took_ms)
 
+    def _authorize(self, request: Request) -> None:
+        """Raises Refused for a request that its client may not make."""
+        if self._acl is None or request.command.code in OPEN:
+            return
+        needed, peer = needed_for(request), request.connection.peer
+        try:
+            self._acl.accounts.check(
+                credentials_of(request.command), peer[0], needed.permissions, admin_code=needed.admin_code
+            )
+        except AccessDenied as e:
+            access_log.debug("%d of %s:%d was refused: %s", request.command.code, *peer, e)
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(e)) from e
+
     async def _answer(self, request: Request) -> Answer:
         answering = self._answers.get(request.command.code)
         if answering is None:
             text = f"request type {request.command.code} is not supported by flightlog"
             return Answer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=text)
         try:
+            self._authorize(request)
             return await answering(request)
         except Exception as e:  # clients understand codes, and no request without an answer
             return refusal(e)

@@ -21,7 +21,6 @@ from flightlog.serve.arguments import (
     GroupArgument,
     TopicArgument,
     check_loopback,
-    check_remoting,
     checked_address,
     store_host,
 )
@@ -166,10 +165,17 @@ def test_message_ids_name_the_address_of_remoting(advertise: str | None, host: s
     assert store_host(advertise, host, 9876) == (expected, 9876)
 
 
-def test_remoting_lets_in_nobody_whom_grpc_keeps_out(tmp_path: Path) -> None:
-    check_remoting(9876, "127.0.0.1", has_acl=False)
+def test_remoting_lets_in_nobody_whom_grpc_keeps_out(tmp_path: Path, assert_clean: AssertClean) -> None:
     with pytest.raises(flightlog.InvalidArgumentError, match="--insecure"):
-        check_remoting(9876, "127.0.0.1", has_acl=True)
-    with pytest.raises(flightlog.InvalidArgumentError, match="--insecure"):
-        run(ServeOptions(tmp_path / "store", host="0.0.0.0", tls_dev=True, remoting=9876))
+        run(ServeOptions(tmp_path / "store", host="0.0.0.0", remoting=9876))
     assert not (tmp_path / "store").exists()
+    (tmp_path / "plain_acl.yml").write_text("accounts: []")
+    arguments = ("--port", "0", "--remoting", "0", "--acl", str(tmp_path / "plain_acl.yml"))
+    with served(str(tmp_path / "store"), *arguments) as (process, _):
+        assert process.stderr is not None
+        port = int(process.stderr.readline().split()[-1].rpartition(":")[2])
+        with RemotingClient(port) as client:
+            assert client.call(RequestCode.GET_BROKER_CLUSTER_INFO).remark == "No accessKey is configured"
+        process.terminate()
+        assert process.wait(60) == 0
+    assert_clean(tmp_path / "store")

@@ -62,6 +62,11 @@ class RemotingClient:
     def call(self, code: int, fields: Mapping[str, Any] | None = None, body: Any = b"") -> Command:
         return self.answer(self.send(code, fields, body))
 
+    def ask(self, command: Command) -> Command:
+        """The answer to a command as it is."""
+        self.raw(frame.encode(command))
+        return self.answer(command.opaque)
+
     def say(self, code: int, fields: Mapping[str, Any] | None = None, body: Any = b"") -> None:
         """Ask for no answer."""
         self.send(code, fields, body, flag=ONE_WAY)

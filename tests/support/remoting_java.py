@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from flightlog.tests.support.rocketmq_java import RUN_S, SHORT_LIVED, fetch_jars
@@ -14,13 +15,16 @@ QUICK = ("waitInterval=500", "lockInterval=500")
 """Every 20 s unless set, and two that start together may meet only then."""
 
 
-def run_remoting_program(name: str, *arguments: str, version: str = "5.3.3", home: Path | None = None) -> list[str]:
-    """What the program says with RocketMQ of this version; `home` takes its logs and the offsets of broadcasts. Raises
-    JavaClientMissingError."""
+def run_remoting_program(
+    name: str, *arguments: str, version: str = "5.3.3", home: Path | None = None, options: Sequence[str] = ()
+) -> list[str]:
+    """What the program says with RocketMQ of this version; `home` takes its logs and the offsets of broadcasts,
+    `options` are the JVM's. Raises JavaClientMissingError."""
     jars = fetch_jars(FOLDERS[version], "rocketmq-client")
     own = [
         "-Dfile.encoding=UTF-8",
         "-Dstdout.encoding=UTF-8",
+        *options,
         *(f"-Drocketmq.client.rebalance.{each}" for each in QUICK),
     ]
     if home is not None:
