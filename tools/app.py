@@ -12,6 +12,7 @@ from .commands.clean import clean
 from .commands.delete_group import delete_group
 from .commands.demo import demo
 from .commands.groups import groups
+from .commands.handover import handover
 from .commands.info import info
 from .commands.redrive import redrive
 from .commands.reset_offset import reset_offset
@@ -30,6 +31,7 @@ app = typer.Typer(
 for command in (clean, delete_group, demo, groups, info, redrive, reset_offset, serve, verify):
     app.command()(command)
 app.add_typer(bench)
+app.add_typer(handover)
 
 
 def _print_version(wanted: bool) -> None:

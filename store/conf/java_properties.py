@@ -7,6 +7,7 @@ at the first `=`, `:` or blank that no backslash stands before.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -106,3 +107,18 @@ def _unescape(text: str, line: int) -> str:
     parts.append(text[here:])
     # Java's characters are UTF-16: two escapes may be one character here.
     return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def escaped_value(text: str) -> str:
+    """`text` as a value of such a file, in ASCII: `parse_properties` gives it back."""
+    parts = []
+    for character in text:
+        if character == "\\":
+            parts.append("\\\\")
+        elif " " <= character <= "~":
+            parts.append(character)
+        else:
+            raw = character.encode("utf-16-be", "surrogatepass")
+            parts.extend(f"\\u{unit:04x}" for (unit,) in struct.iter_unpack(">H", raw))
+    value = "".join(parts)
+    return "\\" + value if value[:1] == " " else value  # blanks before a value do not count

@@ -18,6 +18,7 @@ FLOOR = {
     "consume": 5,
     "spark": 5,
     "serve": 6,
+    "handover": 6,
     "testing": 7,
     "tools": 7,
 }

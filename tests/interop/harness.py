@@ -261,12 +261,16 @@ class RocketMq:
 
     def command(self, home: str, program: str, arguments: Mapping[str, object]) -> list[str]:
         """How to start one of the programs, to be run in the folder `home` with `java_environment()`."""
+        words = [f"{name}={_text(value)}" for name, value in arguments.items()]
+        return [*self.java(home), MAIN_CLASS, program, *words]
+
+    def java(self, home: str) -> list[str]:
+        """How to start Java with the programs and RocketMQ on its class path; a class and its arguments follow."""
         # RocketMQ and its libraries write below the user's home and the temporary folder: both are thrown away.
         command = [self._java, "-Xmx1g", *SHORT_LIVED, f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
         command += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES]
         target = self._target
-        command += ["-cp", f"{target / 'classes'}{os.pathsep}{target / 'dependency'}/*", MAIN_CLASS, program]
-        return command + [f"{name}={_text(value)}" for name, value in arguments.items()]
+        return [*command, "-cp", f"{target / 'classes'}{os.pathsep}{target / 'dependency'}/*"]
 
     @contextmanager
     def run(self, program: str, arguments: Mapping[str, object], timeout_s: float) -> Iterator[Path]:

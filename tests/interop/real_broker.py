@@ -1,0 +1,90 @@
+"""RocketMQ's own broker process, `BrokerStartup -c broker.conf`, on a folder that exists already."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import create_server
+
+from flightlog.tests.interop.harness import RocketMq, java_environment
+
+MAIN_CLASS = "org.apache.rocketmq.broker.BrokerStartup"
+STARTED = "boot success"
+START_LIMIT_S = 240.0
+END_LIMIT_S = 120.0
+POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A broker that did not start."""
+
+    code: int
+    output: str
+    """With what a broker otherwise writes into its log files: the programs' logback.xml sends it to stderr."""
+
+
+def broker_port() -> int:
+    """A port that is free with the two that a broker takes besides: two below it, and one above."""
+    while True:
+        with ExitStack() as held:
+            port: int = held.enter_context(create_server(("127.0.0.1", 0))).getsockname()[1]
+            try:
+                for beside in (port - 2, port + 1):
+                    held.enter_context(create_server(("127.0.0.1", beside)))
+            except OSError:
+                continue
+        return port
+
+
+def _start(rocketmq: RocketMq, conf: Path, home: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    home.mkdir(exist_ok=True)
+    output = home / "broker.out"
+    with output.open("wb") as stdout:
+        process = subprocess.Popen(
+            [*rocketmq.java(str(home)), MAIN_CLASS, "-c", str(conf)],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stdout,
+            cwd=home,
+            env={**java_environment(), "ROCKETMQ_HOME": str(home)},
+        )
+    deadline_s = time.monotonic() + START_LIMIT_S
+    while STARTED not in output.read_text(errors="replace") and process.poll() is None:
+        if time.monotonic() > deadline_s:
+            process.kill()
+            process.wait()
+            raise TimeoutError(output.read_text(errors="replace"))
+        time.sleep(POLL_S)
+    return process, output
+
+
+@contextmanager
+def running_broker(rocketmq: RocketMq, conf: Path, home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A broker that has started; afterwards it is shut down in order, unless it has ended meanwhile."""
+    process, output = _start(rocketmq, conf, home)
+    try:
+        if process.poll() is not None:
+            raise AssertionError(f"exit code {process.returncode}\n{output.read_text(errors='replace')}")
+        yield process
+        if process.poll() is None:
+            process.terminate()
+            process.wait(END_LIMIT_S)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ended_broker(rocketmq: RocketMq, conf: Path, home: Path) -> Ended:
+    """Start a broker that is expected to end by itself."""
+    process, output = _start(rocketmq, conf, home)
+    try:
+        code = process.wait(END_LIMIT_S)
+    finally:
+        process.kill()
+        process.wait()
+    return Ended(code, output.read_text(errors="replace"))

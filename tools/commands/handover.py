@@ -1,0 +1,126 @@
+"""`flightlog handover`: is a store fit for a RocketMQ broker, and which `broker.conf` fits it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...handover.broker_conf import broker_conf as conf_text
+from ...handover.check import check as check_store
+from ...handover.findings import HandoverFinding, HandoverReport
+from ...store.settings import StoreSettings
+from ..counting_disk import CountingDisk
+from ..inspecting import open_to_inspect
+from ..output import Output
+from ..program import EXIT_FINDINGS
+from ..progress_bar import ProgressBar
+from ..words import count_text, printable
+from .arguments import AsJson, StorePath
+
+handover = typer.Typer(
+    name="handover",
+    help="Hand a store over to RocketMQ's own brokers: check it, and write the conf that fits it.",
+    no_args_is_help=True,
+)
+
+Settings = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings", help="A broker.conf with the settings that the store is opened with here.", show_default=False
+    ),
+]
+
+
+def _settings(path: Path | None) -> StoreSettings:
+    return StoreSettings() if path is None else StoreSettings.from_broker_conf(path)
+
+
+@handover.command()
+def check(
+    path: StorePath,
+    conf: Annotated[
+        Path | None,
+        typer.Option("--conf", help="The broker.conf that the broker will have.", show_default="RocketMQ's defaults"),
+    ] = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Name what stands in a broker's way, and the way out. Takes no lock and changes nothing.
+
+    Findings concern every broker; notes some setups (a slave of 5.3.3, the gRPC proxy). Exit code: 0 no finding, 1
+    findings, 2 wrong call, 3 cannot be read.
+    """
+    ours = _settings(settings)
+    with open_to_inspect(path) as view:
+        log_size = view.end_physical_offset - view.min_physical_offset
+    disk = CountingDisk()
+    with ProgressBar("reading the log", log_size, lambda: disk.read_size):
+        report = check_store(path, conf, settings=ours, disk=disk)
+    if as_json:
+        print(json.dumps(as_object(report), indent=2))
+    else:
+        _show(report, Output())
+    if not report.is_fit:
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+def _show(report: HandoverReport, output: Output) -> None:
+    for kind, found in (("finding", report.findings), ("note", report.notes)):
+        for each in found:
+            output.line(f"{kind} {each.name}: {printable(each.found)}")
+            output.line(f"    {each.consequence}.")
+            output.line(f"    Way out: {printable(each.mend)}.")
+    if report.findings or report.notes:
+        output.line()
+    conf = "RocketMQ's default conf" if report.conf is None else printable(str(report.conf))
+    result = "fit for a broker" if report.is_fit else count_text(len(report.findings), "finding")
+    output.line(
+        f"{printable(str(report.path))} with {conf}: {result}, {count_text(len(report.notes), 'note')}. "
+        f"Looked at {count_text(report.records, 'record')}."
+    )
+
+
+def as_object(report: HandoverReport) -> dict[str, object]:
+    """The object that `--json` prints."""
+
+    def objects(found: list[HandoverFinding]) -> list[dict[str, str]]:
+        return [asdict(each) for each in found]
+
+    return {
+        "path": str(report.path),
+        "conf": None if report.conf is None else str(report.conf),
+        "is_fit": report.is_fit,
+        "findings": objects(report.findings),
+        "notes": objects(report.notes),
+        "records": report.records,
+    }
+
+
+@handover.command()
+def broker_conf(
+    path: StorePath,
+    address: Annotated[str | None, typer.Option(help="The broker's address.", show_default="that in the ids")] = None,
+    port: Annotated[int | None, typer.Option(help="The broker's port.", show_default="that in the ids")] = None,
+    name: Annotated[str, typer.Option(help="brokerName.")] = "broker-a",
+    cluster: Annotated[str, typer.Option(help="brokerClusterName.")] = "DefaultCluster",
+    name_server: Annotated[str, typer.Option(help="namesrvAddr: addresses separated by ;.")] = "127.0.0.1:9876",
+    settings: Settings = None,
+) -> None:
+    """Print the broker.conf with which a RocketMQ broker serves this store as it is. Changes nothing.
+
+    `flightlog handover broker-conf ./store > broker.conf`, then `mqbroker -c broker.conf`.
+    """
+    text = conf_text(
+        path,
+        _settings(settings) if settings is not None else None,
+        address=address,
+        port=port,
+        broker_name=name,
+        cluster_name=cluster,
+        name_server=name_server,
+    )
+    print(text, end="")
