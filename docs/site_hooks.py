@@ -41,7 +41,8 @@ def on_startup(command: str, dirty: bool) -> None:
             target = SOURCES.joinpath(top, *rooms)
             target.mkdir(parents=True)
             for module in ROOT.joinpath(*rooms).glob("*.py*"):
-                shutil.copyfile(module, target / module.name)
+                if module.is_file():  # a run of pytest leaves the folder .pytest_cache
+                    shutil.copyfile(module, target / module.name)
     modules = [*SOURCES.rglob("*.py")]
     documented = {name: text for module in modules for name, text in docstrings(module).items()}
     for module in modules:
