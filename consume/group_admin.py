@@ -84,6 +84,12 @@ class GroupAdmin:
             is_ordered=members[0].is_ordered if members else settings.is_ordered,
             is_broadcasting=any(member.is_broadcasting for member in members),
             settings=settings,
+            owners={
+                (queue.topic, queue.queue_id): member.name
+                for member in members
+                if not member.is_broadcasting
+                for queue in member.queues
+            },
         )
 
     def lag(self, group: str | int) -> dict[QueueKey, int]:

@@ -4,6 +4,7 @@ Translation only: what messages, groups and transactions mean is in produce/, co
 folder itself are the program and the server. Which room inside imports from which:
 
     remoting -> calls, metrics, http2, access
+    page -> calls
     client -> calls
     calls -> http2, access, metrics
     metrics -> nothing

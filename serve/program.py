@@ -7,10 +7,11 @@ import logging
 import signal
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..consume.store import Store, open_store
 from ..store.errors import InvalidArgumentError, MissingExtraError
@@ -26,12 +27,16 @@ from .arguments import (
     is_loopback,
     store_host,
 )
-from .http2.certificates import development_tls
+from .calls.clients import ConnectedClient
+from .http2.certificates import browser_tls, development_tls
 from .http2.limits import raise_file_limit
 from .http2.own_certificate import OwnCertificate
 from .metrics.traffic import Traffic
 from .remoting.server import RemotingServer
 from .server import Server
+
+if TYPE_CHECKING:
+    from .page.page import Page
 
 log = logging.getLogger("flightlog.serve")
 
@@ -54,6 +59,8 @@ class ServeOptions:
     insecure: bool = False
     remoting: int | None = None
     metrics: int | None = None
+    ui: int | None = None
+    ui_write: bool = False
     sync_flush: bool = False
     settings: StoreSettings | None = None
 
@@ -68,6 +75,8 @@ def run(options: ServeOptions) -> None:
     certificate = _certificate(options)
     if not (options.insecure or options.tls_dev or certificate or acl):
         check_loopback(options.host)
+    if options.ui_write and options.ui is None:
+        raise InvalidArgumentError("--ui-write", "it", "--ui PORT as well")
     raise_file_limit()
     if options.metrics is not None and not options.insecure:
         check_metrics(options.metrics, options.host)
@@ -114,11 +123,12 @@ async def _serve(
         log.warning("whoever reaches this server can read and write everything: it has no --acl", extra=fields)
     log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra=fields)
     remoting = await _serve_remoting(store, options, advertise, acl, tls, traffic)
+    page = await _serve_page({options.path.name: store}, options, advertise, certificate, server, remoting)
     is_ready.set()
     await ending.wait()
     is_ready.clear()  # before a port is closed, so that no new client is sent here
     log.info("closing: no more clients are taken", extra=fields)
-    await asyncio.gather(server.stop(), *([] if remoting is None else [remoting.stop()]))
+    await asyncio.gather(*(each.stop() for each in (server, remoting, page) if each is not None))
     log.info("closed", extra=fields)
 
 
@@ -173,6 +183,43 @@ async def _serve_remoting(
     fields = {"path": str(options.path), "port": port}
     log.info("remoting, name server and broker, on %s:%d", options.host, port, extra=fields)
     return remoting
+
+
+async def _serve_page(
+    stores: Mapping[str, Store],
+    options: ServeOptions,
+    advertise: str | None,
+    certificate: OwnCertificate | None,
+    server: Server,
+    remoting: RemotingServer | None,
+) -> Page | None:
+    if options.ui is None:
+        return None
+    try:
+        from .page.page import Page  # aiohttp and jinja2, which servers without --ui do without
+    except ImportError as e:
+        raise MissingExtraError("ui", f"--ui (no module {e.name} here)") from e
+
+    def connected() -> dict[str, list[ConnectedClient]]:
+        found = server.consumers()
+        for group, clients in ({} if remoting is None else remoting.consumers()).items():
+            found.setdefault(group, []).extend(clients)
+        return found
+
+    tls = certificate.for_browsers if certificate is not None else None
+    if options.tls_dev:
+        tls = browser_tls(options.path / FLIGHTLOG_FOLDER / "tls")
+    names = [options.host] + ([] if advertise is None else [advertise.rpartition(":")[0]])
+    page = Page(stores, connected=connected, can_write=options.ui_write, hosts=names, is_secure=tls is not None)
+    try:
+        port = await page.start(options.host, options.ui, tls)
+    except OSError as e:
+        expected = f"a port of {options.host} that is free: {e}"
+        raise InvalidArgumentError("--ui", str(options.ui), expected) from e
+    what = "read and write" if options.ui_write else "read-only"
+    fields = {"path": str(options.path), "port": port}
+    log.info("page for people (%s): %s", what, page.link(names[-1], port), extra=fields)
+    return page
 
 
 def _development_tls(options: ServeOptions, advertise: str | None) -> ssl.SSLContext | None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from ..consume.store import Store
 from ..store.errors import FlightlogError
 from .access.acl_file import AclFile
+from .calls.clients import ConnectedClient
 from .calls.service import Service
 from .http2.grpc_connection import GrpcConnection
 from .http2.limits import HeldBytes
@@ -80,6 +81,11 @@ class Server:
     def waiting_count(self) -> int:
         """Receives that wait for a message now."""
         return 0 if self._service is None else len(self._service.polls.waiting)
+
+    def consumers(self) -> dict[str, list[ConnectedClient]]:
+        """The consumers that are connected, by group. Any thread may ask."""
+        service = self._service
+        return {} if service is None else service.clients.consumers()
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:
         """Take no more clients, answer the receives that wait, let calls that run come to their end, and close."""

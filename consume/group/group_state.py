@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...store.queue_offsets import QueueKey
 from .group_settings import GroupSettings
@@ -34,6 +34,9 @@ class GroupState:
     is_broadcasting: bool
     """Whether its members broadcast: then they keep the offsets, not the store, and `lag` does not count theirs."""
     settings: GroupSettings
+    owners: Mapping[QueueKey, str] = field(default_factory=dict)
+    """Topic and queue id -> the member in this process that has the queue; not of members that broadcast, who all have
+    every queue."""
 
 
 def is_system_group(group: str) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...consume.group.group_settings import GroupSettings
 from ...consume.group.retry_policy import ExponentialRetryPolicy
@@ -56,6 +56,15 @@ class Client:
         return bool(self.settings.HasField("publishing"))
 
 
+class ConnectedClient(NamedTuple):
+    """A consumer, for people."""
+
+    client_id: str
+    address: str
+    kind: str
+    """How it receives, such as `push consumer`."""
+
+
 class Clients:
     """In one event loop."""
 
@@ -96,6 +105,17 @@ class Clients:
         with suppress(CallError):  # it does not read; another check will ask again
             stream.send(command.SerializeToString())
         return True
+
+    def consumers(self) -> dict[str, list[ConnectedClient]]:
+        """The consumers whose settings are known, by group. Any thread may ask."""
+        found: dict[str, list[ConnectedClient]] = {}
+        for client_id, each in tuple(self._clients.items()):
+            if not each.is_producer:
+                address = "" if each.stream is None else f"{each.stream.peer}:{each.stream.peer_port}"
+                kind = TYPE_NAMES.get(each.settings.client_type, "").lower().replace("_", " ")
+                of_group = found.setdefault(each.settings.subscription.group.name, [])
+                of_group.append(ConnectedClient(client_id, address, kind))
+        return found
 
     def published_topics(self) -> set[str]:
         """The topics whose producers can be asked about transactions."""

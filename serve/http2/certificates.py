@@ -39,10 +39,23 @@ def development_tls(folder: Path, names: Iterable[str]) -> ssl.SSLContext:
     authority, authority_key = _authority(folder)
     server = folder / "server.pem"
     _write_private(server, _server_pem(authority, authority_key, names))
+    context = server_context("h2")
+    context.load_cert_chain(server)
+    return context
+
+
+def browser_tls(folder: Path) -> ssl.SSLContext:
+    """A context for HTTP/1.1 with the certificate that `development_tls` made there last."""
+    context = server_context("http/1.1")
+    context.load_cert_chain(folder / "server.pem")
+    return context
+
+
+def server_context(protocol: str) -> ssl.SSLContext:
+    """A context without a certificate yet; `protocol` is what clients are to speak (ALPN)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(server)
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols([protocol])
     return context
 
 

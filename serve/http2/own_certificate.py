@@ -8,22 +8,23 @@ import ssl
 from pathlib import Path
 
 from ...store.errors import InvalidArgumentError
+from .certificates import server_context
 
 log = logging.getLogger("flightlog.serve")
 
 
 class OwnCertificate:
-    """The TLS of a server. `context` stays the same object when the files change."""
+    """The TLS of a server. `context`, and `for_browsers` that speak HTTP/1.1, stay the same objects when
+    the files change."""
 
     def __init__(self, certificate: Path, key: Path | None) -> None:
         """`certificate` is a chain, the server's own first; `key` None: its key is in the same file. Raises
         InvalidArgumentError."""
         self._certificate, self._key = certificate, key
         self._seen = self._state()
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["h2"])
+        self.context, self.for_browsers = server_context("h2"), server_context("http/1.1")
         self._load(self.context)
+        self._load(self.for_browsers)
 
     def _state(self) -> list[tuple[int, int, int]] | None:
         try:
@@ -51,6 +52,7 @@ class OwnCertificate:
         try:
             self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # a failed load leaves a context without its key
             self._load(self.context)
+            self._load(self.for_browsers)
         except InvalidArgumentError as e:
             log.error("the certificate stays as it was: %s", e, extra=fields)
         else:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from ...consume.store import Store
 from ...store.errors import FlightlogError
 from ..access.acl_file import AclFile
+from ..calls.clients import ConnectedClient
 from ..metrics.traffic import Traffic
 from .listener import Listener
 from .service import Service
@@ -71,6 +72,11 @@ class RemotingServer:
                     await service.off_loop.run(service.save)
             except FlightlogError as e:
                 log.warning("the offsets of groups are not saved: %s", e, extra={"cause": repr(e)})
+
+    def consumers(self) -> dict[str, list[ConnectedClient]]:
+        """The consumers that are connected, by group. Any thread may ask."""
+        service = self._service
+        return {} if service is None else service.members.connected()
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:
         """Take no more clients, let requests that run come to their end, and close."""

@@ -43,6 +43,10 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "pip install 'flightlog[serve,tools]'",
     ): "serves until it is told to end; tests/serve/test_command.py runs the command",
     (
+        "docs/page.md",
+        "pip install 'flightlog[serve,tools,ui]'",
+    ): "serves until it is told to end; tests/serve/page/test_live.py runs the command",
+    (
         "docs/serve.md",
         "from rocketmq import ClientConfiguration, Credentials, Message, Producer, SimpleConsumer",
     ): "needs a server at port 8081; tests/serve/test_python_client.py does the same at a free one",

@@ -68,6 +68,19 @@ def serve(
             help="Answer /metrics (Prometheus), /health and /ready by HTTP on this port, such as 5557.",
         ),
     ] = None,
+    ui: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Show topics, groups and messages to people, by HTTP on this port, such as 8080. The link is logged.",
+        ),
+    ] = None,
+    ui_write: Annotated[
+        bool,
+        typer.Option("--ui-write", help="Have that page redrive, reset offsets and cancel delays; it asks before."),
+    ] = False,
     sync_flush: Annotated[
         bool, typer.Option("--sync-flush", help="Answer a send once its message is on the disk, not before.")
     ] = False,
@@ -97,6 +110,8 @@ def serve(
             insecure=insecure,
             remoting=remoting,
             metrics=metrics,
+            ui=ui,
+            ui_write=ui_write,
             sync_flush=sync_flush,
         )
     )

@@ -16,6 +16,7 @@ from ....consume.retry.send_back import make_topic, retry_topic
 from ....consume.store import Store
 from ....index.filter.sql_filter import SqlFilter
 from ....store.errors import FlightlogError, InvalidArgumentError
+from ...calls.clients import ConnectedClient
 from ...calls.off_loop import OffLoop
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.connection import Connection
@@ -66,6 +67,16 @@ class Members:
     def is_balancing(self, group: str) -> bool:
         found = self.consumers.get(group)
         return found is not None and bool(found.members)
+
+    def connected(self) -> dict[str, list[ConnectedClient]]:
+        """The consumers of every group, for people. Any thread may ask."""
+        return {
+            name: [
+                ConnectedClient(each.client_id, "{}:{}".format(*each.connection.peer), f"remoting, {each.language}")
+                for each in tuple(group.members.values())
+            ]
+            for name, group in tuple(self.consumers.items())
+        }
 
     # -- calls
 
