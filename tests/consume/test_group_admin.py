@@ -95,6 +95,10 @@ def test_groups_and_how_far_behind_they_are(store: Store) -> None:
             is_ordered=False,
             is_broadcasting=False,
             settings=GroupSettings("billing"),
+            owners={
+                **dict.fromkeys([("orders", 0), ("orders", 1)], "m0"),
+                **dict.fromkeys([("orders", 2), ("orders", 3)], "m1"),
+            },
         )
         assert (groups["by-hand"].topics, groups["by-hand"].members, groups["by-hand"].lag) == (("bills",), (), 0)
         assert groups["later"].settings.retry_max_times == 1 and groups["later"].topics == ()

@@ -59,8 +59,8 @@ def contents(wheel: Path) -> set[str]:
 
 
 def data_files(house: House) -> set[str]:
-    found = [*house.root.glob("tools/data/*.tar.xz"), *house.root.glob("tools/bench/*.java")]
-    return {f"flightlog/{path.relative_to(house.root)}" for path in found}
+    places = ("tools/data/*.tar.xz", "tools/bench/*.java", "serve/page/static/*", "serve/page/templates/*.html")
+    return {f"flightlog/{path.relative_to(house.root)}" for place in places for path in house.root.glob(place)}
 
 
 def test_source_archive_and_the_wheel_made_from_it(house: House, checkout: Path, tmp_path: Path) -> None:

@@ -112,7 +112,8 @@ class Person:
         raise AssertionError(f"no key leads to {name!r}: {self.text}")
 
     def complaints(self) -> list[str]:
-        return [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
+        found: list[dict[str, str]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [each["message"] for each in found if each["level"] == "SEVERE"]
 
 
 @pytest.fixture(

@@ -151,7 +151,7 @@ def test_a_group_says_why_it_lags(browser: Browser) -> None:
 def test_a_group_shows_its_members_and_their_queues(browser: Browser, page: Shown) -> None:
     with page.store.subscribe("orders", "billing", member="worker-7") as subscription:
         while len(subscription.queues) < 4:
-            subscription.poll(timeout_s=0.1)
+            subscription.poll()
         words = browser.get("/group?name=billing").words
         assert "worker-7 in this process" in words
         assert re.search(r"orders , queue 3 .*? worker-7", words)
