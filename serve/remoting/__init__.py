@@ -2,7 +2,8 @@
 
 Translation only, as the rest of the server. Which room inside imports from which:
 
-    service, listener, access -> answers, wire
+    service, listener, access -> admin, answers, wire
+    admin -> answers, wire
     answers -> wire
     wire -> nothing
 """

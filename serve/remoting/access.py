@@ -34,6 +34,7 @@ ADMINISTRATION = {
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     RequestCode.DELETE_SUBSCRIPTIONGROUP,
     RequestCode.VIEW_MESSAGE_BY_ID,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
 }
 SENDING = {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
 OF_GROUP = {
@@ -44,6 +45,7 @@ OF_GROUP = {
     RequestCode.LITE_PULL_MESSAGE: "consumerGroup",
     RequestCode.UPDATE_CONSUMER_OFFSET: "consumerGroup",
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: "group",
+    RequestCode.GET_CONSUMER_RUNNING_INFO: "consumerGroup",
 }
 """Requests of consumers: the field that names their group."""
 OF_TOPIC = {

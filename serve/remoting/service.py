@@ -13,9 +13,11 @@ from ..access.acl_file import AclFile
 from ..calls.off_loop import OffLoop
 from ..metrics.traffic import Traffic
 from .access import OPEN, credentials_of, needed_for
-from .answers.broker import Broker
+from .admin.broker import Broker
+from .admin.groups import Groups
+from .admin.relayed import Relayed
+from .admin.statistics import Statistics
 from .answers.failed import Failed
-from .answers.groups import Groups
 from .answers.lookups import Lookups
 from .answers.members import Members
 from .answers.offsets import Offsets
@@ -60,6 +62,8 @@ class Service:
         groups = Groups(store, self.off_loop, self.members)
         locks, failed = ClientLocks(store), Failed(store, self.off_loop)
         lookups, replies = Lookups(store, self.off_loop), Replies(store, self.members)
+        relayed = Relayed(store, self.off_loop, self.members)
+        self.statistics = Statistics(traffic, store.message_store.clock)
         self._answers: dict[int, Answering] = {
             RequestCode.GET_BROKER_RUNTIME_INFO: Broker(store, self.off_loop).runtime_info,
             RequestCode.GET_ROUTEINFO_BY_TOPIC: topics.route,
@@ -106,6 +110,9 @@ class Service:
             RequestCode.QUERY_TOPICS_BY_CONSUMER: groups.topics,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups.of_topic,
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: groups.reset_offset,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: relayed.running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: relayed.consume_directly,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.statistics.view,
         }
 
     def _producers_changed(self, groups: set[str]) -> None:
@@ -160,6 +167,7 @@ class Service:
     def sweep(self) -> None:
         """What is done from time to time, in the loop."""
         self.members.sweep()
+        self.statistics.sample()
 
     def leave_due(self) -> None:
         """Leave transactions that are old enough to the checks. By a thread: it may wait for the disk."""

@@ -64,8 +64,11 @@ class RemotingClient:
 
     def ask(self, command: Command) -> Command:
         """The answer to a command as it is."""
-        self.raw(frame.encode(command))
+        self.send_command(command)
         return self.answer(command.opaque)
+
+    def send_command(self, command: Command) -> None:
+        self.raw(frame.encode(command))
 
     def say(self, code: int, fields: Mapping[str, Any] | None = None, body: Any = b"") -> None:
         """Ask for no answer."""

@@ -6,7 +6,7 @@ import enum
 
 
 class RequestCode(enum.IntEnum):
-    """What is asked, by clients or (39, 40, 220, 326) by the server."""
+    """What is asked, by clients or (39, 40, 220, 307, 309, 326) by the server."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -49,7 +49,10 @@ class RequestCode(enum.IntEnum):
     INVOKE_BROKER_TO_RESET_OFFSET = 222
     GET_TOPICS_BY_CLUSTER = 224
     QUERY_TOPIC_CONSUME_BY_WHO = 300
+    GET_CONSUMER_RUNNING_INFO = 307
+    CONSUME_MESSAGE_DIRECTLY = 309
     SEND_MESSAGE_V2 = 310
+    VIEW_BROKER_STATS_DATA = 315
     SEND_BATCH_MESSAGE = 320
     SEND_REPLY_MESSAGE = 324
     SEND_REPLY_MESSAGE_V2 = 325
@@ -81,6 +84,7 @@ class ResponseCode(enum.IntEnum):
     SUBSCRIPTION_NOT_LATEST = 25
     SUBSCRIPTION_GROUP_NOT_EXIST = 26
     CONSUMER_NOT_ONLINE = 206
+    CONSUME_MSG_TIMEOUT = 207
 
 
 VERSION = 479

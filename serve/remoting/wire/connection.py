@@ -3,6 +3,7 @@
 Invariants:
 - No more than MAX_RUNNING requests of a connection are at work: the rest is not read before one has ended.
 - A client that does not read what it asked for is closed once UNREAD_MAX bytes wait for it.
+- A request of the server's own is answered, or ends with its connection or its time.
 - What has come of frames that are not whole yet is counted over all connections, and bounded.
 """
 
@@ -34,6 +35,10 @@ class Intake:
         self.size = 0
 
 
+class LostError(Exception):
+    """The connection was closed before the client answered."""
+
+
 Handle = Callable[["Connection", Command], Awaitable[None]]
 
 
@@ -45,6 +50,8 @@ class Connection(asyncio.Protocol):
         self._reader = frame.FrameReader()
         self._kept = 0
         self._opaque = itertools.count()
+        self._asked: dict[int, asyncio.Future[Command]] = {}
+        """The server's own requests that wait for their answers, by opaque."""
         self._transport: asyncio.Transport
         self._running: set[asyncio.Future[None]] = set()
         self._is_paused = False
@@ -65,6 +72,9 @@ class Connection(asyncio.Protocol):
         self._kept = 0
         for task in tuple(self._running):
             task.cancel()
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(LostError("the client is gone"))
         self._on_lost(self)
 
     def data_received(self, data: bytes) -> None:
@@ -81,8 +91,10 @@ class Connection(asyncio.Protocol):
         """Start the requests that are whole, as many as may be at work."""
         try:
             while len(self._running) < MAX_RUNNING and (command := self._reader.next()) is not None:
-                if not command.is_response:  # the server asks nothing that it needs an answer to
+                if not command.is_response:
                     self._start(command)
+                elif (answer := self._asked.get(command.opaque)) is not None and not answer.done():
+                    answer.set_result(command)
         except InvalidFrameError as e:
             log.warning("%s:%d sent no frame of the remoting protocol: %s", *self.peer, e, extra={"cause": repr(e)})
             self.abort()
@@ -131,6 +143,19 @@ class Connection(asyncio.Protocol):
     def tell(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
         """Send a request of the server's own, which is not answered."""
         self.send(Command(code, next(self._opaque) & 0x7FFFFFFF, ONE_WAY, fields, body))
+
+    async def ask(self, code: int, fields: Mapping[str, str], body: bytes, timeout_s: float) -> Command:
+        """Send a request of the server's own, and wait for its answer. Raises TimeoutError, LostError,
+        InvalidFrameError."""
+        if self.is_lost:
+            raise LostError("the client is gone")
+        opaque = next(self._opaque) & 0x7FFFFFFF
+        answer = self._asked[opaque] = asyncio.get_running_loop().create_future()
+        try:
+            self.send(Command(code, opaque, 0, fields, body))
+            return await asyncio.wait_for(answer, timeout_s)
+        finally:
+            del self._asked[opaque]
 
     def close(self) -> None:
         self._transport.close()

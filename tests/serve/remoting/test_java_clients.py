@@ -58,13 +58,26 @@ def test_java_admin_client_makes_topics_and_groups(served: RemotingStore) -> Non
 
 @pytest.mark.ci
 def test_mqadmin_shows_what_is_there(served: RemotingStore) -> None:
-    lines = run(served, "Mqadmin")
-    assert lines[-1] == "done"
-    told = "\n".join(lines)
+    told = "\n".join(run(served, "Mqadmin"))
     assert "Exception" not in told
-    blocks = {block.split("\n", 1)[0]: block for block in told.split("== ")[1:]}
-    assert set(COMMANDS) == set(blocks)
-    missing = {name: text for name, texts in COMMANDS.items() for text in texts if text not in blocks[name]}
+    check_blocks(told, list(COMMANDS.items()))
+
+
+@pytest.mark.ci
+def test_mqadmin_talks_to_live_clients(served: RemotingStore) -> None:
+    check_blocks("\n".join(run(served, "Live", served.address)), OF_LIVE_CLIENTS)
+
+
+def check_blocks(told: str, expected: list[tuple[str, list[str]]]) -> None:
+    """Commands, one after the other, and what each says in part."""
+    blocks = [(block.split("\n", 1)[0], block) for block in told.split("== ")[1:]]
+    assert [name for name, _ in blocks] == [name for name, _ in expected], told
+    missing = [
+        (name, text)
+        for (name, texts), (_, block) in zip(expected, blocks, strict=True)
+        for text in texts
+        if text not in block
+    ]
     assert not missing, told
 
 
@@ -85,5 +98,39 @@ COMMANDS = {
     "skipAccumulatedMessage": ["store                                     3"],
     "allocateMQ": ['"a":[', '"b":['],
     "deleteTopic": ["delete topic [orders] from NameServer success."],
+    "done": [],
 }
 """What mqadmin's commands say, in part."""
+MESSAGE = ["Keys:                [key-7]", "Queue ID:            3", "Queue Offset:        1"]
+OFFLINE = "CODE: 206  DESC: the consumer group[billing] not online"
+ENDS = ["3                                         2", "0                                         3"]
+OF_LIVE_CLIENTS = [
+    ("updateTopic", ["create topic to"]),
+    ("updateSubGroup", ["create subscription group to"]),
+    ("consumerConnection", ["127.0.0.1@first", "127.0.0.1@second", "orders               *", "CONSUME_PASSIVELY"]),
+    ("producerConnection", ["@producer", "V5_3_3"]),
+    ("consumerProgress", ["Consume Diff Total: 0", "orders"]),
+    ("consumerStatus", ["Same subscription in the same group of consumer", "Rebalance OK"]),
+    ("consumerStatus", ["#Consumer MQ Detail#", "ConsumeMessageThread_billing_1"]),
+    ("statsAll", ["#OutMsg24Hour", "billing"]),
+    ("queryMsgByUniqueKey", [*MESSAGE, "MessageTrack [consumerGroup=billing, trackType=CONSUMED, exceptionDesc=null]"]),
+    ("queryMsgById", ["ConsumeMessageDirectlyResult [order=false, autoCommit=true, consumeResult=CR_SUCCESS"]),
+    ("queryMsgByKey", ["3                                        0"]),
+    ("queryMsgByOffset", MESSAGE),
+    (
+        "printMsg",
+        [f"minOffset=0, maxOffset=2, MessageQueue [topic=orders, brokerName=store, queueId={n}]" for n in range(4)],
+    ),
+    ("printMsgByQueue", ["queueOffset=0", "queueOffset=1"]),
+    ("consumeMessage", ["Consume ok", "queueOffset=0", "queueOffset=1"]),
+    ("sendMessage", ["SEND_OK"]),
+    ("resetOffsetByTime", [f"{n}                                         0" for n in range(4)]),
+    ("skipAccumulatedMessage", ENDS),
+    ("consumerConnection", [OFFLINE]),
+    ("producerConnection", ["CODE: 1  DESC: the producer group[producers] not exist"]),
+    ("consumerStatus", [OFFLINE]),
+    ("resetOffsetByTime", [f"{n}                                         0" for n in range(4)]),
+    ("skipAccumulatedMessage", ENDS),
+    ("done", []),
+]
+"""The same of commands that ask clients, while they are there and once they are gone."""

@@ -17,7 +17,7 @@ public class Mqadmin {
       MQAdminStartup.main0(command.split(" "), null);
     }
     System.out.println();
-    System.out.println("done");
+    System.out.println("== done");
     System.exit(0);
   }
 }

@@ -11,11 +11,11 @@ from ....consume.group.group_settings import GroupSettings, changed_entry, new_e
 from ....consume.store import Store
 from ....store.errors import InvalidArgumentError
 from ...calls.off_loop import OffLoop
+from ..answers.members import Members
+from ..answers.request import Answer, Refused, Request
+from ..answers.topics import queue_json
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.fastjson import ObjectKeys
-from .members import Members
-from .request import Answer, Refused, Request
-from .topics import queue_json
 
 FLAGS = {
     "consumeEnable": "is_enabled",

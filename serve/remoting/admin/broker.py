@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ....consume.store import Store
 from ...calls.off_loop import OffLoop
+from ..answers.request import Answer, Request
 from ..wire.codes import VERSION
-from .request import Answer, Request
 
 VERSION_NAME = "V5_3_3"
 
