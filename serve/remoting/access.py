@@ -35,6 +35,7 @@ ADMINISTRATION = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP,
     RequestCode.VIEW_MESSAGE_BY_ID,
     RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.SET_MESSAGE_REQUEST_MODE,
 }
 SENDING = {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
 OF_GROUP = {
@@ -46,6 +47,11 @@ OF_GROUP = {
     RequestCode.UPDATE_CONSUMER_OFFSET: "consumerGroup",
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: "group",
     RequestCode.GET_CONSUMER_RUNNING_INFO: "consumerGroup",
+    RequestCode.POP_MESSAGE: "consumerGroup",
+    RequestCode.ACK_MESSAGE: "consumerGroup",
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: "consumerGroup",
+    RequestCode.NOTIFICATION: "consumerGroup",
+    RequestCode.POLLING_INFO: "consumerGroup",
 }
 """Requests of consumers: the field that names their group."""
 OF_TOPIC = {
@@ -54,8 +60,15 @@ OF_TOPIC = {
     RequestCode.QUERY_MESSAGE,
     RequestCode.UPDATE_CONSUMER_OFFSET,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.POP_MESSAGE,
+    RequestCode.ACK_MESSAGE,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+    RequestCode.NOTIFICATION,
+    RequestCode.POLLING_INFO,
 }
 """Requests of consumers with a field `topic`."""
+
+ACKS = {RequestCode.ACK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME}
 
 
 @dataclass(frozen=True)
@@ -91,11 +104,17 @@ def needed_for(request: Request) -> Needed:
         return Needed(dict.fromkeys(_of_heartbeat(request), Permission.SUB))
     if code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
         return Needed({GROUP_PREFIX + str(request.json().get("consumerGroup", "")): Permission.SUB})
+    if code == RequestCode.BATCH_ACK_MESSAGE:
+        return Needed(dict.fromkeys(_of_acks(request), Permission.SUB))
     found: dict[str, Permission] = {}
-    if code in OF_GROUP and (group := fields.get(OF_GROUP[RequestCode(code)])):
+    group = fields.get(OF_GROUP[RequestCode(code)]) if code in OF_GROUP else None
+    if group:
         found[GROUP_PREFIX + group] = Permission.SUB
     if code in OF_TOPIC:
-        found[fields.get("topic", "")] = Permission.SUB
+        topic = fields.get("topic", "")
+        if code in ACKS:
+            topic = _popped_from(group or "", topic)
+        found[topic] = Permission.SUB
     return Needed(found)
 
 
@@ -104,6 +123,21 @@ def _of_sending(request: Request) -> dict[str, Permission]:
     if topic.startswith(GROUP_PREFIX):  # a consumer sends to the retries of its own group
         return {topic: Permission.SUB}
     return {} if topic == TRACE_TOPIC else {topic: Permission.PUB}
+
+
+def _of_acks(request: Request) -> Iterator[str]:
+    """The groups and topics of its acks."""
+    acks = request.json().get("acks") or ()
+    for each in acks if isinstance(acks, list) else ():
+        if isinstance(each, dict):
+            group = str(each.get("c", ""))
+            yield GROUP_PREFIX + group
+            yield _popped_from(group, str(each.get("t", "")))
+
+
+def _popped_from(group: str, topic: str) -> str:
+    """The topic of an acknowledgement, which names the retry topic of a message that came again."""
+    return topic.removeprefix(f"{GROUP_PREFIX}{group}_")
 
 
 def _of_heartbeat(request: Request) -> Iterator[str]:

@@ -84,7 +84,7 @@ class RemotingServer:
             return
         service, listener, self._service = self._service, self._listener, None
         listener.stop_accepting()
-        service.pulling.close()
+        service.stop_waiting()
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + drain_s
         while service.running and loop.time() < ends_s:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from ...consume.request_modes import RequestModes
 from ...consume.store import Store
 from ..access.accounts import AccessDenied
 from ..access.acl_file import AclFile
@@ -17,10 +18,12 @@ from .admin.broker import Broker
 from .admin.groups import Groups
 from .admin.relayed import Relayed
 from .admin.statistics import Statistics
+from .answers.assignments import Assignments
 from .answers.failed import Failed
 from .answers.lookups import Lookups
 from .answers.members import Members
 from .answers.offsets import Offsets
+from .answers.popping import Popping
 from .answers.pulling import Pulling
 from .answers.queue_locks import ClientLocks
 from .answers.replies import Replies
@@ -54,9 +57,12 @@ class Service:
         self.off_loop = OffLoop()
         self._running = 0
         topics = Topics(store, self.off_loop, advertised_host, auto_create=auto_create)
-        self.members = Members(store, self.off_loop, self._producers_changed)
+        modes = RequestModes(store.message_store)
+        self.members = Members(store, self.off_loop, self._producers_changed, modes)
         self.transactions = RemotingTransactions(store, self.off_loop, self.members)
         self.pulling = Pulling(store, self.off_loop, self.members, traffic)
+        self.popping = Popping(store, self.off_loop, traffic)
+        assignments = Assignments(store, self.off_loop, self.members, modes)
         sending = Sending(store, self.off_loop, topics, self.transactions, traffic)
         offsets = Offsets(store, self.off_loop, self.members)
         groups = Groups(store, self.off_loop, self.members)
@@ -110,6 +116,14 @@ class Service:
             RequestCode.QUERY_TOPICS_BY_CONSUMER: groups.topics,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups.of_topic,
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: groups.reset_offset,
+            RequestCode.QUERY_ASSIGNMENT: assignments.of_client,
+            RequestCode.SET_MESSAGE_REQUEST_MODE: assignments.set_mode,
+            RequestCode.POP_MESSAGE: self.popping.pop,
+            RequestCode.ACK_MESSAGE: self.popping.ack,
+            RequestCode.BATCH_ACK_MESSAGE: self.popping.ack_many,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.popping.change_invisible,
+            RequestCode.NOTIFICATION: self.popping.notification,
+            RequestCode.POLLING_INFO: self.popping.polling_info,
             RequestCode.GET_CONSUMER_RUNNING_INFO: relayed.running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: relayed.consume_directly,
             RequestCode.VIEW_BROKER_STATS_DATA: self.statistics.view,
@@ -120,8 +134,13 @@ class Service:
 
     @property
     def running(self) -> int:
-        """Requests at work, pulls that wait excepted."""
-        return self._running - self.pulling.waiting_count
+        """Requests at work, pulls and pops that wait excepted."""
+        return self._running - self.pulling.waiting_count - len(self.popping.polls.waiting)
+
+    def stop_waiting(self) -> None:
+        """Answer pulls and pops that wait."""
+        self.pulling.close()
+        self.popping.polls.close()
 
     async def handle(self, connection: Connection, command: Command) -> None:
         """Serve a request to its end."""

@@ -18,7 +18,7 @@ QUICK = ("waitInterval=500", "lockInterval=500")
 def run_remoting_program(
     name: str, *arguments: str, version: str = "5.3.3", home: Path | None = None, options: Sequence[str] = ()
 ) -> list[str]:
-    """What the program says with RocketMQ of this version; `home` takes its logs and the offsets of broadcasts,
+    """What the program says with RocketMQ of this version; `home` takes its files,
     `options` are the JVM's. Raises JavaClientMissingError."""
     jars = fetch_jars(FOLDERS[version], "rocketmq-client")
     own = [
@@ -30,6 +30,6 @@ def run_remoting_program(
     if home is not None:
         own += [f"-Duser.home={home}", f"-Drocketmq.client.localOffsetStoreDir={home}"]
     command = ["java", *SHORT_LIVED, *own, "-cp", f"{jars}/*", str(FOLDER / f"{name}.java"), *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, cwd=home)  # mqadmin writes there
     assert found.returncode == 0, f"{found.stdout[-4000:]}\n{found.stderr[-4000:]}"
     return found.stdout.splitlines()

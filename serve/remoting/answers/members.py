@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ....consume.request_modes import POP, RequestModes
 from ....consume.retry.send_back import make_topic, retry_topic
 from ....consume.store import Store
 from ....index.filter.sql_filter import SqlFilter
-from ....store.errors import FlightlogError, InvalidArgumentError
+from ....store.errors import FlightlogError, InconsistentGroupError, InvalidArgumentError
 from ...calls.clients import ConnectedClient
 from ...calls.off_loop import OffLoop
 from ..wire.codes import RequestCode, ResponseCode
@@ -57,16 +58,26 @@ class ConsumerGroup:
 class Members:
     """In one event loop; `is_balancing` is asked by any thread."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, on_producers: Callable[[set[str]], None]) -> None:
-        """`on_producers` is told the producer groups that there are when they change."""
+    def __init__(
+        self, store: Store, off_loop: OffLoop, on_producers: Callable[[set[str]], None], modes: RequestModes
+    ) -> None:
+        """`on_producers` is told the producer groups when they change; `modes` knows which groups pop."""
+        self._modes = modes
         self._store, self._off_loop, self._on_producers = store, off_loop, on_producers
         self.outside = store.outside_groups(self)
         self.producers: dict[str, dict[str, Member]] = {}
         self.consumers: dict[str, ConsumerGroup] = {}
 
     def is_balancing(self, group: str) -> bool:
+        """A group that pops shares no queues out: its members get messages as gRPC's do."""
         found = self.consumers.get(group)
-        return found is not None and bool(found.members)
+        return found is not None and bool(found.members) and not self._modes.pops(group)
+
+    def check_pulls(self, group: str, topic: str) -> None:
+        """Raises InconsistentGroupError for a group that pops this topic."""
+        if self._modes.of(group, topic).name == POP:
+            expected = "members that pop (clientRebalance=false), or the mode PULL (mqadmin setConsumeMode)"
+            raise InconsistentGroupError(group, f"a member that pulls {topic!r}", expected)
 
     def connected(self) -> dict[str, list[ConnectedClient]]:
         """The consumers of every group, for people. Any thread may ask."""

@@ -34,7 +34,9 @@ class Offsets:
         group, at = request.text("consumerGroup"), request.whole("commitOffset")
         if at < 0:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"commitOffset {at}: expected 0 or more")
-        self._members.outside.set_offset(group, self._queue(request), at)
+        queue = self._queue(request)
+        self._members.check_pulls(group, queue[0])
+        self._members.outside.set_offset(group, queue, at)
         return Answer()
 
     async def first(self, request: Request) -> Answer:

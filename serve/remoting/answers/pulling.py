@@ -85,6 +85,7 @@ class Pulling:
 
     def _check(self, group: str, name: str, queue_id: int) -> None:
         self._members.outside.check(group)
+        self._members.check_pulls(group, name)
         if not self._store.group_settings(group).is_enabled:
             raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
         topic = self._store.topic(name)

@@ -11,7 +11,16 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from ....store.format.frame import AFTER_STORE_HOST, HEAD, MAGIC_V1, MAGIC_V2, PROPERTIES_SIZE, STORE_TIME, TOPIC_SIZE
+from ....store.format.frame import (
+    AFTER_STORE_HOST,
+    HEAD,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_MAX_SIZE,
+    PROPERTIES_SIZE,
+    STORE_TIME,
+    TOPIC_SIZE,
+)
 from ....store.format.host import raw_host
 from ....store.format.properties import decode_properties
 from ....store.format.sys_flag import INNER_BATCH, NEED_UNWRAP
@@ -23,9 +32,19 @@ LONGEST_V1_TOPIC = 127
 CRC_MASK = 0x7FFFFFFF
 
 
-def record_of(message: StoredMessage) -> bytes:
-    """The record, as clients decode it. One out of an inner batch becomes a record of its own."""
-    body, topic, properties = message.body, message.topic.encode(), message.properties_raw
+def popped_record_of(message: StoredMessage, handle: str) -> bytes:
+    """The record of a popped message, with its handle as a property where there is room for it."""
+    properties = message.properties_raw
+    separator = b"" if not properties or properties.endswith(b"\x02") else b"\x02"
+    longer = b"".join([properties, separator, b"POP_CK\x01", handle.encode(), b"\x02"])
+    return record_of(message, longer if len(longer) <= PROPERTIES_MAX_SIZE else properties)
+
+
+def record_of(message: StoredMessage, properties: bytes | None = None) -> bytes:
+    """The record, as clients decode it, with `properties` if they are given. One out of an inner batch becomes a record
+    of its own."""
+    body, topic = message.body, message.topic.encode()
+    properties = message.properties_raw if properties is None else properties
     magic = MAGIC_V1 if len(topic) <= LONGEST_V1_TOPIC else MAGIC_V2
     crc, sys_flag = message.body_crc, message.sys_flag
     if message.batch_index is not None:

@@ -82,6 +82,7 @@ ALLOWED: list[tuple[int, dict[str, Any], Any]] = [
     (RequestCode.HEART_BEAT, {}, heartbeat("one", "billing", "orders")),
     (RequestCode.UPDATE_CONSUMER_OFFSET, {**QUEUE, "consumerGroup": "billing", "commitOffset": 0}, b""),
     (RequestCode.LOCK_BATCH_MQ, {}, {"consumerGroup": "billing", "clientId": "one", "mqSet": []}),
+    (RequestCode.POLLING_INFO, {**QUEUE, "consumerGroup": "billing"}, b""),
 ]
 NO_GROUP, NO_TOPIC = "No default permission for group:others", "No default permission for topic:secret"
 SECRET_QUEUE = {"topic": "secret", "queueId": 0}
@@ -103,9 +104,15 @@ REFUSED: list[tuple[int, dict[str, Any], Any, str]] = [
     (RequestCode.UPDATE_CONSUMER_OFFSET, {**QUEUE, "consumerGroup": "others", "commitOffset": 0}, b"", NO_GROUP),
     (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"topic": "secret", "group": "billing"}, b"", NO_TOPIC),
     (RequestCode.LOCK_BATCH_MQ, {}, {"consumerGroup": "others", "clientId": "one", "mqSet": []}, NO_GROUP),
+    (RequestCode.POP_MESSAGE, {"topic": "secret", "consumerGroup": "billing"}, b"", NO_TOPIC),
+    (RequestCode.POP_MESSAGE, {"topic": "orders", "consumerGroup": "others"}, b"", NO_GROUP),
+    (RequestCode.ACK_MESSAGE, {"topic": "%RETRY%billing_secret", "consumerGroup": "billing"}, b"", NO_TOPIC),
+    (RequestCode.CHANGE_MESSAGE_INVISIBLETIME, {"topic": "orders", "consumerGroup": "others"}, b"", NO_GROUP),
+    (RequestCode.BATCH_ACK_MESSAGE, {}, {"acks": [{"c": "others", "t": "orders"}]}, NO_GROUP),
+    (RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "others"}, b"", NO_GROUP),
     *(
         (code, {}, b"", f"Need admin permission for request code={code:d}, but accessKey=application is not")
-        for code in (17, 33, 200, 207, 215, 216)
+        for code in (17, 33, 200, 207, 215, 216, 309, 401)
     ),
 ]
 

@@ -1,0 +1,68 @@
+"""Which queues a consumer reads that leaves that to the server, and whether it pulls or pops them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle, allocate
+from ....consume.readers import STORE_NAME
+from ....consume.request_modes import POP, PULL, RequestMode, RequestModes
+from ....consume.store import Store
+from ....store.format.record import RETRY_TOPIC_PREFIX
+from ....store.message_queue import MessageQueue
+from ...calls.off_loop import OffLoop
+from ..wire.codes import ResponseCode
+from .members import Members
+from .request import Answer, Refused, Request
+from .topics import queue_json
+
+ALL_QUEUES = -1
+STRATEGIES: dict[str, AllocationStrategy] = {each.name: each for each in (Averagely(), AveragelyByCircle())}
+"""`QueryAssignmentProcessor`"""
+
+
+class Assignments:
+    """In one event loop."""
+
+    def __init__(self, store: Store, off_loop: OffLoop, members: Members, modes: RequestModes) -> None:
+        self._store, self._off_loop, self._members, self._modes = store, off_loop, members, modes
+
+    async def of_client(self, request: Request) -> Answer:
+        """A member that pops has all queues, as in RocketMQ unless it is told to share them; one that pulls has its
+        part."""
+        found = request.json()
+        group, name, client_id = (str(found.get(key, "")) for key in ("consumerGroup", "topic", "clientId"))
+        mode = self._modes.of(group, name)
+        topic, members = self._store.topic(name), self._members.consumers.get(group)
+        if topic is None or members is None:
+            return Answer.of({"messageQueueAssignments": None})
+        if mode.name == POP:
+            queue_ids = [ALL_QUEUES]
+        else:
+            queues = [MessageQueue(name, STORE_NAME, queue_id) for queue_id in range(topic.read_queue_count)]
+            strategy = STRATEGIES.get(str(found.get("strategyName", "")))
+            if strategy is None:
+                return Answer.of({"messageQueueAssignments": None})
+            queue_ids = [each.queue_id for each in allocate(strategy, group, client_id, queues, list(members.members))]
+        return Answer.of(
+            {
+                "messageQueueAssignments": [
+                    {"attachments": None, "messageQueue": queue_json(name, each), "mode": mode.name}
+                    for each in queue_ids
+                ]
+            }
+        )
+
+    async def set_mode(self, request: Request) -> Answer:
+        found: dict[str, Any] = request.json()
+        group, name, mode = (str(found.get(key, "")) for key in ("consumerGroup", "topic", "mode"))
+        if name.startswith(RETRY_TOPIC_PREFIX):
+            raise Refused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        if self._store.topic(name) is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        share_count = found.get("popShareQueueNum")
+        if mode not in (PULL, POP) or not isinstance(share_count, int):
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"mode {mode[:80]!r}: expected PULL or POP, and popShareQueueNum")
+        self._store.group_settings(group)
+        await self._off_loop.run(self._modes.set, group, name, RequestMode(mode, share_count))
+        return Answer()

@@ -1,0 +1,209 @@
+"""Pops: messages for an invisible time, by consumers whose queues the server shares out (`clientRebalance=false`).
+
+Members of a group pop, or they share out the queues and pull: a group does either, and the other is refused by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from ....consume.group.initial_offset import StartFrom
+from ....consume.pop.check_point import MAX_COUNT
+from ....consume.pop.pop_errors import ExpiredHandleError
+from ....consume.pop.popped import RETRY, HandleWords, PopHandle, PoppedMessage, words_of
+from ....consume.store import Store
+from ....index.filter.sql_filter import SqlFilter
+from ....store.format.record import RETRY_TOPIC_PREFIX
+from ...calls.long_polls import LongPolls
+from ...calls.off_loop import OffLoop
+from ...calls.renewals import Renewals
+from ...metrics.traffic import Traffic
+from ..wire.codes import ResponseCode
+from ..wire.message_bytes import popped_record_of
+from .members import TAG, checked_filter
+from .request import Answer, Refused, Request
+
+MAX_WAIT_S = 30.0
+FROM_END = 1
+"""`initMode` (`ConsumeInitMode.MAX`)."""
+
+
+class Popping:
+    """In one event loop."""
+
+    def __init__(self, store: Store, off_loop: OffLoop, traffic: Traffic) -> None:
+        self._store, self._off_loop, self._traffic = store, off_loop, traffic
+        self.polls = LongPolls(store.message_store.arrivals)
+        self._give_back = Renewals(store, off_loop).give_back
+        self._waiting: Counter[tuple[str, str]] = Counter()
+
+    async def pop(self, request: Request) -> Answer:
+        """Up to 32 messages of a topic, from all of its queues, whichever the request names."""
+        group, topic = request.text("consumerGroup"), request.text("topic")
+        self._check(topic)
+        count, invisible_ms = request.whole("maxMsgNums"), request.whole("invisibleTime")
+        if count > MAX_COUNT:
+            raise Refused(ResponseCode.INVALID_PARAMETER, f"pop message's num is greater than {MAX_COUNT}")
+        wanted = checked_filter(request.text("expType", TAG), request.text("exp", "*"))
+        is_ordered = self._store.group_settings(group).is_ordered
+        pop_now = partial(
+            self._store.receive,
+            *(group, topic, max(count, 1)),
+            invisible_ms=invisible_ms,
+            tags=wanted if isinstance(wanted, str) else "*",
+            filter=wanted if isinstance(wanted, SqlFilter) else None,
+            start=StartFrom.LAST if request.whole("initMode", 0) == FROM_END else StartFrom.FIRST,
+            attempt_id=(request.text("attemptId", "") or None) if is_ordered else None,
+        )
+        popped = await self._until(group, topic, request.whole("pollTime", 0), partial(self._pop, pop_now))
+        if not popped:
+            none = {"popTime": self._store.message_store.clock.now_ms(), "invisibleTime": invisible_ms}
+            return Answer(none | {"reviveQid": 0, "restNum": 0}, code=ResponseCode.POLLING_TIMEOUT, remark="NO_MESSAGE")
+        for each in popped:
+            self._traffic.note_received(group, topic, each.message)
+        return await self._off_loop.run(_answer, popped)
+
+    async def _until(self, group: str, topic: str, wait_ms: int, look: Callable[[], Any]) -> Any:
+        """What `look` finds, now or once messages have come."""
+        loop, pops = asyncio.get_running_loop(), self._store.pop_service
+        due_s = loop.time() + min(max(wait_ms / 1000, 0.0), MAX_WAIT_S)
+        self._waiting[group, topic] += 1
+        try:
+            with self.polls.on(set(pops.queue_keys(group, topic))) as arrival, pops.expecting(arrival, group):
+                while True:
+                    arrival.expect()
+                    found = await look()
+                    left_s = due_s - loop.time()
+                    if found or left_s <= 0 or self.polls.is_closed:
+                        return found
+                    await arrival.wait(min(left_s, pops.free_in_s(group, topic)))
+        finally:
+            self._waiting[group, topic] -= 1
+            if not self._waiting[group, topic]:
+                del self._waiting[group, topic]
+
+    async def _pop(self, pop_now: Callable[[], list[PoppedMessage]]) -> list[PoppedMessage]:
+        popping = self._off_loop.submit(pop_now)
+        try:
+            return await asyncio.wrap_future(popping)
+        except asyncio.CancelledError:  # the client is gone
+            popping.add_done_callback(self._return)
+            raise
+
+    def _return(self, popping: Future[list[PoppedMessage]]) -> None:
+        if not popping.cancelled() and popping.exception() is None and popping.result():
+            self._off_loop.submit(self._give_back, *(each.handle for each in popping.result()))
+
+    async def ack(self, request: Request) -> Answer:
+        handle = _handle(request.text("consumerGroup"), request.text("topic"), request.text("extraInfo"))
+        await self._acknowledge([handle])
+        return Answer()
+
+    async def ack_many(self, request: Request) -> Answer:
+        """Of several check points; in each a bit set of the messages behind its first one."""
+        found = request.json().get("acks")
+        if not isinstance(found, list):
+            raise Refused(ResponseCode.SYSTEM_ERROR, "acks: expected a list")
+        handles = [handle for each in found for handle in _batched(each)]
+        if handles:
+            await self._acknowledge(handles)
+        return Answer()
+
+    async def _acknowledge(self, handles: list[PopHandle]) -> None:
+        try:
+            await self._off_loop.run(self._store.ack, *handles)
+        except ExpiredHandleError as e:
+            raise Refused(ResponseCode.NO_MESSAGE, str(e)) from e
+
+    async def change_invisible(self, request: Request) -> Answer:
+        handle = _handle(request.text("consumerGroup"), request.text("topic"), request.text("extraInfo"))
+        invisible_ms = max(request.whole("invisibleTime"), 1)
+        try:
+            changed = await self._off_loop.run(self._store.change_invisible, handle, invisible_ms)
+        except ExpiredHandleError as e:
+            raise Refused(ResponseCode.NO_MESSAGE, str(e)) from e
+        return Answer(_fields(words_of(changed)[0]))
+
+    async def notification(self, request: Request) -> Answer:
+        """Whether there is something to pop, now or within the time of the poll."""
+        group, topic = request.text("consumerGroup"), request.text("topic")
+        self._check(topic)
+        look = partial(self._off_loop.run, self._has_message, group, topic)
+        return Answer({"hasMsg": await self._until(group, topic, request.whole("pollTime", 0), look)})
+
+    def _has_message(self, group: str, topic: str) -> bool:
+        for name, queue_id in self._store.pop_service.queue_keys(group, topic):
+            if self._store.topic(name) is not None:
+                first, end = self._store.queue_bounds(name, queue_id)
+                if max(self._store.group_offsets(group, name).get(queue_id, 0), first) < end:
+                    return True
+        return False
+
+    async def polling_info(self, request: Request) -> Answer:
+        """How many pops wait."""
+        return Answer({"pollingNum": self._waiting[request.text("consumerGroup"), request.text("topic")]})
+
+    def _check(self, topic: str) -> None:
+        if self._store.topic(topic) is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+
+
+def _answer(popped: list[PoppedMessage]) -> Answer:
+    """Every record has its own handle as a property. The header has what clients would make handles of otherwise."""
+    starts: dict[tuple[str, int], int] = {}
+    offsets: dict[tuple[str, int], list[int]] = {}
+    records = []
+    for each in popped:
+        words, offset = words_of(each.handle)
+        key = _flag(words), words.key.queue_id
+        starts.setdefault(key, words.key.start_offset)
+        offsets.setdefault(key, []).append(offset)
+        records.append(popped_record_of(each.message, each.handle.extra_info))
+    start_info = ";".join(f"{flag} {queue_id} {start}" for (flag, queue_id), start in starts.items())
+    offset_info = ";".join(
+        f"{flag} {queue_id} {','.join(map(str, each))}" for (flag, queue_id), each in offsets.items()
+    )
+    first, _ = words_of(popped[0].handle)
+    fields = {**_fields(first), "restNum": 0, "startOffsetInfo": start_info, "msgOffsetInfo": offset_info}
+    return Answer(fields, b"".join(records), remark="FOUND")
+
+
+def _fields(words: HandleWords) -> dict[str, int]:
+    return {
+        "popTime": words.key.pop_time_ms,
+        "invisibleTime": words.invisible_ms,
+        "reviveQid": words.revive_queue_id,
+    }
+
+
+def _flag(words: HandleWords) -> str:
+    return str(words).split(" ")[4]
+
+
+def _handle(group: str, topic: str, text: str) -> PopHandle:
+    """Clients name the retry topic of a message that came again."""
+    words = text.split(" ")
+    prefix = f"{RETRY_TOPIC_PREFIX}{group}_"
+    if len(words) > 4 and words[4] == RETRY:
+        topic = topic.removeprefix(prefix)
+    return PopHandle(group, topic, text)
+
+
+def _batched(found: Any) -> Iterable[PopHandle]:
+    try:
+        words = {name: int(found[name]) for name in ("so", "pt", "it", "rq", "q")}
+        group, topic, flag = str(found["c"]), str(found["t"]), str(found["r"])
+        bits = int.from_bytes(binascii.a2b_base64(str(found["b"])), "little")
+    except (TypeError, KeyError, ValueError) as e:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"an ack of several messages: {e!r}") from e
+    start = words["so"]
+    shared = f"{start} {words['pt']} {words['it']} {words['rq']} {flag}"
+    for place in range(min(bits.bit_length(), MAX_COUNT)):
+        if bits >> place & 1:
+            yield _handle(group, topic, f"{shared} store {words['q']} {start + place}")
