@@ -37,6 +37,7 @@ from .server import Server
 
 if TYPE_CHECKING:
     from .page.page import Page
+    from .page.site import Opened
 
 log = logging.getLogger("flightlog.serve")
 
@@ -123,7 +124,7 @@ async def _serve(
         log.warning("whoever reaches this server can read and write everything: it has no --acl", extra=fields)
     log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra=fields)
     remoting = await _serve_remoting(store, options, advertise, acl, tls, traffic)
-    page = await _serve_page({options.path.name: store}, options, advertise, certificate, server, remoting)
+    page = await _serve_page({options.path.name: lambda: store}, options, advertise, certificate, server, remoting)
     is_ready.set()
     await ending.wait()
     is_ready.clear()  # before a port is closed, so that no new client is sent here
@@ -186,7 +187,7 @@ async def _serve_remoting(
 
 
 async def _serve_page(
-    stores: Mapping[str, Store],
+    stores: Mapping[str, Opened],
     options: ServeOptions,
     advertise: str | None,
     certificate: OwnCertificate | None,

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...consume.store import Store
 from ...store.errors import FlightlogError
 from ...store.queue_offsets import QueueKey
 from ...store.stored_message import StoredMessage
 from ...store.topic import is_system_topic
 from ..calls.off_loop import OffLoop
 from .shown import preview, time, visible
+from .site import Opened
 from .topics import newest_first, read_some
 
 log = logging.getLogger("flightlog.serve")
@@ -36,8 +36,8 @@ WAITING_MAX = 8
 class Live:
     """Of one store. In one event loop."""
 
-    def __init__(self, store: Store, off_loop: OffLoop) -> None:
-        self._store, self._off_loop = store, off_loop
+    def __init__(self, opened: Opened, off_loop: OffLoop) -> None:
+        self._opened, self._off_loop = opened, off_loop
         self._viewers: set[asyncio.Queue[str | None]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -76,10 +76,11 @@ class Live:
             except FlightlogError as e:
                 log.warning("the page cannot show what arrives: %s", e, extra={"cause": repr(e)})
                 event = {"error": str(e)}
-            self._tell(event)
+            self.tell(event)
             await asyncio.sleep(max(EVERY_S, REST * (loop.time() - began_s)))
 
-    def _tell(self, event: Mapping[str, Any]) -> None:
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Show every viewer this event; one that is too far behind sees it alone, and how many it missed."""
         text = json.dumps(event)
         for viewer in self._viewers:
             if viewer.full():
@@ -91,7 +92,8 @@ class Live:
 
     def _event(self, before: Mapping[QueueKey, int] | None) -> tuple[dict[QueueKey, int], dict[str, Any]]:
         """The ends of queues now, and what came since those before. By a thread."""
-        ends = {key: end for key, (_, end) in self._store.queues().items() if not is_system_topic(key[0])}
+        store = self._opened()
+        ends = {key: end for key, (_, end) in store.queues().items() if not is_system_topic(key[0])}
         grown = {
             key: (before.get(key, 0), end)
             for key, end in ends.items()
@@ -100,14 +102,14 @@ class Live:
         total = sum(end - start for start, end in grown.values())
         messages: list[StoredMessage] = []
         for (topic, queue_id), (start, end) in grown.items():
-            messages += read_some(self._store, topic, queue_id, max(start, end - SHOWN_MAX), end)
+            messages += read_some(store, topic, queue_id, max(start, end - SHOWN_MAX), end)
         shown = newest_first(messages)[:SHOWN_MAX]
-        groups = {visible(name): state.lag for name, state in self._store.groups().items()}
+        groups = {visible(name): state.lag for name, state in store.groups().items()}
         return ends, {
             "messages": [_fields(each) for each in shown],
             "more": total - len(shown),
             "groups": groups,
-            "at": time(self._store.message_store.clock.now_ms()),
+            "at": time(store.message_store.clock.now_ms()),
         }
 
 

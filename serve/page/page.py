@@ -12,13 +12,12 @@ from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
 
-from ...consume.store import Store
 from ...store.errors import FlightlogError, StoreClosedError, UsageError
 from ..calls.off_loop import OffLoop
 from . import dead_letters, delays, groups, messages, topics
 from .guard import Guard, Refusal, add_headers, form_of
 from .live import Live
-from .site import Answer, Asked, Connected, PageError, Site, rendered
+from .site import Answer, Asked, Connected, Opened, PageError, Site, rendered
 
 log = logging.getLogger("flightlog.serve")
 access_log = logging.getLogger("flightlog.serve.access")
@@ -55,20 +54,21 @@ class Page:
 
     def __init__(
         self,
-        stores: Mapping[str, Store],
+        stores: Mapping[str, Opened],
         *,
         connected: Connected = dict,
         can_write: bool = False,
         hosts: Iterable[str] = (),
         is_secure: bool = False,
     ) -> None:
-        """`connected` tells the clients of each group. `can_write`: whether people may redrive, reset offsets and
-        cancel timers. `hosts`: names of this server besides localhost. `is_secure`: whether it is reached by TLS."""
+        """`stores` by name, each as it is open when it is asked for. `connected` tells the clients of each group.
+        `can_write`: whether people may redrive, reset offsets and cancel timers. `hosts`: names of this server besides
+        localhost. `is_secure`: whether it is reached by TLS."""
         self.guard = Guard((host.strip("[]") for host in hosts), can_write=can_write, is_secure=is_secure)
         self._is_secure = is_secure
         self._site = Site(stores, connected, can_write, self.guard.form_token)
         self._off_loop = OffLoop()
-        self._live = {name: Live(store, self._off_loop) for name, store in stores.items()}
+        self._live = {name: Live(opened, self._off_loop) for name, opened in stores.items()}
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
@@ -123,18 +123,24 @@ class Page:
             return await handler(request)
         except Refusal as e:
             access_log.debug("%s %s of %s was refused: %s", request.method, request.path, request.remote, e)
-            return _failed(e.status, str(e))
+            return self._failed(e.status, str(e))
         except PageError as e:
-            return _failed(e.status, str(e))
+            return self._failed(e.status, str(e))
         except FlightlogError as e:
             if isinstance(e, UsageError) and not isinstance(e, StoreClosedError):
-                return _failed(HTTPStatus.BAD_REQUEST, str(e))
+                return self._failed(HTTPStatus.BAD_REQUEST, str(e))
             log.warning("the page cannot show %s: %s", request.path, e, extra={"cause": repr(e)})
-            return _failed(HTTPStatus.SERVICE_UNAVAILABLE, str(e))
+            return self._failed(HTTPStatus.SERVICE_UNAVAILABLE, str(e))
         except web.HTTPException as e:
             if e.status < HTTPStatus.BAD_REQUEST:
                 raise
-            return _failed(HTTPStatus(e.status), e.reason)
+            return self._failed(HTTPStatus(e.status), e.reason)
+
+    def _failed(self, status: HTTPStatus, text: str) -> web.Response:
+        is_known = status is not HTTPStatus.UNAUTHORIZED and status is not HTTPStatus.MISDIRECTED_REQUEST
+        names = list(self._site.stores) if is_known and len(self._site.stores) > 1 else []
+        body = rendered("failed.html", status=status, text=text, stores=names)
+        return web.Response(status=status, text=body, content_type="text/html", charset="utf-8")
 
     def _welcome(self, request: web.Request) -> web.Response:
         """The cookie, and on to the same address without the token: by a page of ours, because a browser sends a
@@ -169,8 +175,9 @@ class Page:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(self._site, request.path, _query(request), {})
-        _ = asked.store
-        live = self._live[asked.store_name]
+        live = self._live.get(asked.store_name)
+        if live is None:
+            raise PageError(f"no store {asked.store_name!r} is served here", HTTPStatus.NOT_FOUND)
         viewer = live.join()
         if viewer is None:
             raise PageError("too many people look at what happens live", HTTPStatus.SERVICE_UNAVAILABLE)
@@ -204,9 +211,3 @@ def _response(answer: Answer) -> web.Response:
         body = answer.body.encode() if isinstance(answer.body, str) else answer.body
         return web.Response(body=body, content_type=answer.kind, headers=disposition)
     return web.Response(text=str(answer.body), content_type=answer.kind, charset="utf-8")
-
-
-def _failed(status: HTTPStatus, text: str) -> web.Response:
-    return web.Response(
-        status=status, text=rendered("failed.html", status=status, text=text), content_type="text/html", charset="utf-8"
-    )

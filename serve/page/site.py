@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,6 +23,10 @@ from . import shown
 NUMBER: Final = re.compile(r"[0-9]{1,19}")
 Connected = Callable[[], Mapping[str, Sequence[ConnectedClient]]]
 """The consumers that are connected, by group. Any thread may ask."""
+
+
+Opened = Callable[[], Store]
+"""The store as it is open now. Raises StoreClosedError if it is not."""
 
 
 class PageError(Exception):
@@ -47,7 +52,7 @@ class Answer(NamedTuple):
 class Site:
     """What does not change while the page is served."""
 
-    stores: Mapping[str, Store]
+    stores: Mapping[str, Opened]
     """By name, one or more."""
     connected: Connected
     can_write: bool
@@ -67,13 +72,13 @@ class Asked:
     def store_name(self) -> str:
         return self.query.get("store") or next(iter(self.site.stores))
 
-    @property
+    @cached_property
     def store(self) -> Store:
-        """Raises PageError."""
+        """One for all that a view asks. Raises PageError, StoreClosedError."""
         found = self.site.stores.get(self.store_name)
         if found is None:
             raise PageError(f"no store {self.store_name!r} is served here", HTTPStatus.NOT_FOUND)
-        return found
+        return found()
 
     @property
     def now_ms(self) -> int:

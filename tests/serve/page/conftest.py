@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import http.client
 import re
+import ssl
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -108,23 +109,27 @@ class Shown:
 
 
 @contextmanager
-def shown(store: Store, *, can_write: bool = True) -> Iterator[Shown]:
-    """The store served with its page, in a thread with an event loop of its own."""
+def shown(
+    store: Store, *others: Store, can_write: bool = True, tls: ssl.SSLContext | None = None, port: int = 0
+) -> Iterator[Shown]:
+    """The store served with its page, in a thread with an event loop of its own; the page shows others, too."""
     ending: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     started: Future[Shown] = Future()
 
     async def serve() -> None:
         server = Server(store)
-        page = Page({"store": store}, connected=server.consumers, can_write=can_write)
+        stores = {each.path.name: _opened(each) for each in (store, *others)}
+        page = Page(stores, connected=server.consumers, can_write=can_write, is_secure=tls is not None)
         event = asyncio.Event()
         ending.set_result((asyncio.get_running_loop(), event))
         try:
             served_port = await server.start(port=0)
-            port = await page.start("127.0.0.1", 0)
+            found = await page.start("127.0.0.1", port, tls)
         except BaseException as e:
             started.set_exception(e)
-            raise
-        started.set_result(Shown(store, served_port, port, page.link("127.0.0.1", port)))
+            await server.stop()
+            return
+        started.set_result(Shown(store, served_port, found, page.link("127.0.0.1", found)))
         await event.wait()
         await asyncio.gather(server.stop(), page.stop())
 
@@ -138,6 +143,10 @@ def shown(store: Store, *, can_write: bool = True) -> Iterator[Shown]:
             loop.call_soon_threadsafe(event.set)
         thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the page does not end"
+
+
+def _opened(store: Store) -> Callable[[], Store]:
+    return lambda: store
 
 
 def fill(store: Store) -> None:
