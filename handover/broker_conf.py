@@ -39,6 +39,7 @@ def broker_conf(
     *,
     address: str | None = None,
     port: int | None = None,
+    broker_id: int = 0,
     broker_name: str = "broker-a",
     cluster_name: str = "DefaultCluster",
     name_server: str = "127.0.0.1:9876",
@@ -48,7 +49,8 @@ def broker_conf(
     File sizes are those of the store's files, whatever `settings` leaves out; everything else is what `settings` says,
     the settings that the store is opened with here. Nothing is deleted by age unless `retention_hours` says so: a
     broker without this file deletes what is older than 72 hours. `address` and `port` are the broker's own; None takes
-    those in the newest message, whose id names them, or else `settings.store_host`.
+    those in the newest message, whose id names them, or else `settings.store_host`. A `broker_id` above 0 makes it the
+    conf of a slave, which also serves reads.
 
     The text is ASCII; comments say why. `StoreSettings.from_broker_conf` reads it back. Nothing is written, no lock is
     taken. Raises StoreNotFoundError, GeometryMismatchError for a size in `settings` that the store does not have,
@@ -62,7 +64,8 @@ def broker_conf(
     host = (host[0] if address is None else address, host[1] if port is None else port)
     check_host("address, port", host)
     lines = [
-        *_head(root, settings, host, broker_name, cluster_name, name_server),
+        *_head(root, settings, host),
+        *_identity(broker_id, broker_name, cluster_name, name_server),
         "",
         "# Sizes of the files that are there: a broker that expects others does not start.",
         *(_line(settings, name) for name in SIZES + (EXTENSION if settings.queue_extension else ())),
@@ -86,24 +89,25 @@ def _newest_store_host(view: ReadOnlyStore) -> tuple[str, int] | None:
     return None if message is None else (message.store_host.address, message.store_host.port)
 
 
-def _head(
-    root: Path, settings: StoreSettings, host: tuple[str, int], broker_name: str, cluster_name: str, name_server: str
-) -> Iterator[str]:
+def _head(root: Path, settings: StoreSettings, host: tuple[str, int]) -> Iterator[str]:
     folders = LogFolders.of(root, settings)
     yield "# For the store in the folder below, made by flightlog. Start: mqbroker -c THIS_FILE"
-    for name, value in (
-        *(("brokerClusterName", cluster_name), ("brokerName", broker_name), ("brokerId", "0")),
-        *(("brokerRole", "ASYNC_MASTER"), ("namesrvAddr", name_server)),
-    ):
-        yield f"{name}={escaped_value(value)}"
-    yield "\n# Clients go to this address, and ids of messages have it in them."
-    for name, value in (("brokerIP1", host[0]), ("brokerIP2", host[0]), ("listenPort", str(host[1]))):
-        yield f"{name}={escaped_value(value)}"
-    yield ""
     yield f"storePathRootDir={escaped_value(str(root))}"
     yield f"storePathCommitLog={escaped_value(','.join(map(str, folders.writable)))}"
     if folders.read_only:
         yield f"{READ_ONLY_LOG}={escaped_value(','.join(map(str, folders.read_only)))}"
+    yield ""
+    yield "# Clients go to this address, and ids of messages have it in them."
+    for name, value in (("brokerIP1", host[0]), ("brokerIP2", host[0]), ("listenPort", str(host[1]))):
+        yield f"{name}={escaped_value(value)}"
+
+
+def _identity(broker_id: int, broker_name: str, cluster_name: str, name_server: str) -> Iterator[str]:
+    yield ""
+    for name, value in (("brokerClusterName", cluster_name), ("brokerName", broker_name), ("namesrvAddr", name_server)):
+        yield f"{name}={escaped_value(value)}"
+    yield f"brokerId={broker_id}"
+    yield from ["brokerRole=SLAVE", "slaveReadEnable=true"] if broker_id else ["brokerRole=ASYNC_MASTER"]
 
 
 def _line(settings: StoreSettings, name: str) -> str:

@@ -1,4 +1,4 @@
-"""RocketMQ's own broker process, `BrokerStartup -c broker.conf`, on a folder that exists already."""
+"""RocketMQ's own processes: a broker, `BrokerStartup -c broker.conf`, on a folder that is there; a name server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from socket import create_server
 
 from flightlog.tests.interop.harness import RocketMq, java_environment
 
-MAIN_CLASS = "org.apache.rocketmq.broker.BrokerStartup"
+BROKER = "org.apache.rocketmq.broker.BrokerStartup"
+NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
 STARTED = "boot success"
 START_LIMIT_S = 240.0
 END_LIMIT_S = 120.0
@@ -41,12 +42,12 @@ def broker_port() -> int:
         return port
 
 
-def _start(rocketmq: RocketMq, conf: Path, home: Path) -> tuple[subprocess.Popen[bytes], Path]:
+def _start(rocketmq: RocketMq, main_class: str, conf: Path, home: Path) -> tuple[subprocess.Popen[bytes], Path]:
     home.mkdir(exist_ok=True)
-    output = home / "broker.out"
+    output = home / "output"
     with output.open("wb") as stdout:
         process = subprocess.Popen(
-            [*rocketmq.java(str(home)), MAIN_CLASS, "-c", str(conf)],
+            [*rocketmq.java(str(home)), main_class, "-c", str(conf)],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stdout,
@@ -64,16 +65,32 @@ def _start(rocketmq: RocketMq, conf: Path, home: Path) -> tuple[subprocess.Popen
 
 
 @contextmanager
-def running_broker(rocketmq: RocketMq, conf: Path, home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A broker that has started; afterwards it is shut down in order, unless it has ended meanwhile."""
-    process, output = _start(rocketmq, conf, home)
+def running_broker(rocketmq: RocketMq, conf: Path, home: Path) -> Iterator[None]:
+    """A broker that has started; afterwards it is shut down in order."""
+    with _running(rocketmq, BROKER, conf, home):
+        yield
+
+
+@contextmanager
+def running_name_server(rocketmq: RocketMq, home: Path) -> Iterator[str]:
+    """A name server; yields its address."""
+    home.mkdir()
+    port = broker_port()
+    conf = home / "name-server.conf"
+    conf.write_text(f"listenPort={port}\n")
+    with _running(rocketmq, NAME_SERVER, conf, home):
+        yield f"127.0.0.1:{port}"
+
+
+@contextmanager
+def _running(rocketmq: RocketMq, main_class: str, conf: Path, home: Path) -> Iterator[None]:
+    process, output = _start(rocketmq, main_class, conf, home)
     try:
         if process.poll() is not None:
             raise AssertionError(f"exit code {process.returncode}\n{output.read_text(errors='replace')}")
-        yield process
-        if process.poll() is None:
-            process.terminate()
-            process.wait(END_LIMIT_S)
+        yield
+        process.terminate()
+        process.wait(END_LIMIT_S)
     finally:
         process.kill()
         process.wait()
@@ -81,7 +98,7 @@ def running_broker(rocketmq: RocketMq, conf: Path, home: Path) -> Iterator[subpr
 
 def ended_broker(rocketmq: RocketMq, conf: Path, home: Path) -> Ended:
     """Start a broker that is expected to end by itself."""
-    process, output = _start(rocketmq, conf, home)
+    process, output = _start(rocketmq, BROKER, conf, home)
     try:
         code = process.wait(END_LIMIT_S)
     finally:

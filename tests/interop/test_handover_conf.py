@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import flightlog
 from flightlog import Message, StoreSettings, handover
 from flightlog.serve.remoting.wire.codes import RequestCode, ResponseCode
 from flightlog.tests.interop.harness import RocketMq
-from flightlog.tests.interop.real_broker import broker_port, ended_broker, running_broker
+from flightlog.tests.interop.real_broker import broker_port, ended_broker, running_broker, running_name_server
 from flightlog.tests.support.remoting_client import RemotingClient
 
 pytestmark = pytest.mark.ci
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.ci
 COUNT, QUEUES = 4000, 2
 SETTINGS = StoreSettings.small(delay_levels="1s 7s 2h")
 PULL_LIMIT = 32
+PATIENCE_S = 120.0
 
 
 def put(path: Path, first: int = 0) -> None:
@@ -40,6 +42,26 @@ def stored(path: Path) -> list[bytes]:
                 parts.append(segments[base][at - base : at - base + size])
             found.append(b"".join(parts))
     return found
+
+
+def send(port: int, count: int) -> None:
+    with RemotingClient(port) as client:
+        for number in range(count):
+            fields = {
+                "producerGroup": "sender",
+                "topic": "orders",
+                "defaultTopic": "TBW102",
+                "defaultTopicQueueNums": QUEUES,
+                "queueId": number % QUEUES,
+                "sysFlag": 0,
+                "bornTimestamp": 1,
+                "flag": 0,
+                "properties": "",
+                "reconsumeTimes": 0,
+                "unitMode": "false",
+            }
+            answer = client.call(RequestCode.SEND_MESSAGE, fields, f"sent {number}".encode())
+            assert answer.code == 0, (answer.code, answer.remark)
 
 
 def pulled(port: int) -> list[bytes]:
@@ -107,3 +129,33 @@ def test_a_broker_with_its_default_sizes_does_not_start(
     flightlog.open(path, SETTINGS).close()
     assert stored(path) == before
     assert_clean(path)
+
+
+def test_a_seeded_slave_follows_its_master(
+    rocketmq: RocketMq, tmp_path: Path, assert_clean: Callable[[Path], object]
+) -> None:
+    """Old messages from the copy, new ones from the master, byte by byte."""
+    path, master, slave = tmp_path / "store", tmp_path / "master.conf", tmp_path / "slave.conf"
+    put(path)
+    ports = broker_port(), broker_port()
+    with running_name_server(rocketmq, tmp_path / "home-names") as names:
+        made = handover.seed_slave(
+            path, tmp_path / "slave", SETTINGS, address="127.0.0.1", port=ports[1], name_server=names
+        )
+        assert_clean(made.path)
+        assert stored(made.path) == stored(path)
+        slave.write_text(made.conf)
+        master.write_text(handover.broker_conf(path, SETTINGS, address="127.0.0.1", port=ports[0], name_server=names))
+        with (
+            running_broker(rocketmq, master, tmp_path / "home-master"),
+            running_broker(rocketmq, slave, tmp_path / "home-slave"),
+        ):
+            send(ports[0], 100)
+            expected = pulled(ports[0])
+            deadline_s = time.monotonic() + PATIENCE_S
+            while (found := pulled(ports[1])) != expected and time.monotonic() < deadline_s:
+                time.sleep(0.2)
+            assert [len(raw) for raw in found] == [len(raw) for raw in expected] and found == expected
+    assert stored(made.path) == stored(path) == expected
+    for store in (path, made.path):
+        assert_clean(store)

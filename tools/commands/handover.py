@@ -1,4 +1,4 @@
-"""`flightlog handover`: is a store fit for a RocketMQ broker, and which `broker.conf` fits it."""
+"""`flightlog handover`: is a store fit for a RocketMQ broker, which `broker.conf` fits it, and a copy for a slave."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import typer
 from ...handover.broker_conf import broker_conf as conf_text
 from ...handover.check import check as check_store
 from ...handover.findings import HandoverFinding, HandoverReport
+from ...handover.seed import seed_slave
 from ...store.settings import StoreSettings
 from ..counting_disk import CountingDisk
 from ..inspecting import open_to_inspect
 from ..output import Output
 from ..program import EXIT_FINDINGS
 from ..progress_bar import ProgressBar
-from ..words import count_text, printable
+from ..words import count_text, printable, size_text
 from .arguments import AsJson, StorePath
 
 handover = typer.Typer(
@@ -33,6 +34,11 @@ Settings = Annotated[
         "--settings", help="A broker.conf with the settings that the store is opened with here.", show_default=False
     ),
 ]
+
+Port = Annotated[int | None, typer.Option(help="The broker's port.", show_default="that in the ids")]
+BrokerName = Annotated[str, typer.Option(help="brokerName.")]
+Cluster = Annotated[str, typer.Option(help="brokerClusterName.")]
+NameServer = Annotated[str, typer.Option(help="namesrvAddr: addresses separated by ;.")]
 
 
 def _settings(path: Path | None) -> StoreSettings:
@@ -104,10 +110,10 @@ def as_object(report: HandoverReport) -> dict[str, object]:
 def broker_conf(
     path: StorePath,
     address: Annotated[str | None, typer.Option(help="The broker's address.", show_default="that in the ids")] = None,
-    port: Annotated[int | None, typer.Option(help="The broker's port.", show_default="that in the ids")] = None,
-    name: Annotated[str, typer.Option(help="brokerName.")] = "broker-a",
-    cluster: Annotated[str, typer.Option(help="brokerClusterName.")] = "DefaultCluster",
-    name_server: Annotated[str, typer.Option(help="namesrvAddr: addresses separated by ;.")] = "127.0.0.1:9876",
+    port: Port = None,
+    name: BrokerName = "broker-a",
+    cluster: Cluster = "DefaultCluster",
+    name_server: NameServer = "127.0.0.1:9876",
     settings: Settings = None,
 ) -> None:
     """Print the broker.conf with which a RocketMQ broker serves this store as it is. Changes nothing.
@@ -116,7 +122,7 @@ def broker_conf(
     """
     text = conf_text(
         path,
-        _settings(settings) if settings is not None else None,
+        _settings(settings),
         address=address,
         port=port,
         broker_name=name,
@@ -124,3 +130,36 @@ def broker_conf(
         name_server=name_server,
     )
     print(text, end="")
+
+
+@handover.command()
+def seed(
+    path: StorePath,
+    slave: Annotated[Path, typer.Option(help="The folder to make: empty, or not there.", show_default=False)],
+    address: Annotated[str, typer.Option(help="The slave's address.", show_default=False)],
+    port: Port = None,
+    broker_id: Annotated[int, typer.Option(help="brokerId: 1 or more.", min=1)] = 1,
+    name: BrokerName = "broker-a",
+    cluster: Cluster = "DefaultCluster",
+    name_server: NameServer = "127.0.0.1:9876",
+    settings: Settings = None,
+) -> None:
+    """Copy a closed store into the folder of a slave, and print the slave's broker.conf. Holes stay holes.
+
+    `flightlog handover seed ./store --slave ./slave --address 10.0.0.8 > slave.conf`. An empty slave of a master
+    without a controller would have only what comes behind the master's last segment.
+    """
+    with ProgressBar("copying", None):
+        made = seed_slave(
+            path,
+            slave,
+            _settings(settings),
+            address=address,
+            port=port,
+            broker_id=broker_id,
+            broker_name=name,
+            cluster_name=cluster,
+            name_server=name_server,
+        )
+    print(made.conf, end="")
+    typer.echo(f"{printable(str(made.path))}: {size_text(made.copied_size)} copied", err=True)
