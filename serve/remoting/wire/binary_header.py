@@ -23,6 +23,14 @@ OTHER = 7
 
 
 def encode(command: Command) -> bytes:
+    """Raises InvalidFrameError for what has no room in its field: a code has 16 bits."""
+    try:
+        return _encoded(command)
+    except struct.error as e:
+        raise InvalidFrameError(f"code {command.code} in RocketMQ's own serialization: {e}") from e
+
+
+def _encoded(command: Command) -> bytes:
     parts = []
     for name, value in command.fields.items():
         raw_name, raw = name.encode("utf-8", "replace"), value.encode("utf-8", "replace")

@@ -85,6 +85,13 @@ def test_rocketmq_reads_what_we_write() -> None:
     assert found == expected * 2
 
 
+@pytest.mark.parametrize("wrong", [Command(200050), Command(1, version=1 << 15), Command(1, fields={"n" * 32_768: ""})])
+def test_what_has_no_room_in_rocketmqs_own_serialization_is_refused(wrong: Command) -> None:
+    with pytest.raises(InvalidFrameError):
+        frame.encode(replace(wrong, kind=HeaderKind.ROCKETMQ))
+    assert commands_of(frame.encode(wrong)) == [wrong]
+
+
 @given(COMMANDS)
 def test_a_command_comes_back(command: Command) -> None:
     assert commands_of(frame.encode(command)) == [command]
