@@ -20,6 +20,16 @@ def run_remoting_program(
 ) -> list[str]:
     """What the program says with RocketMQ of this version; `home` takes its files,
     `options` are the JVM's. Raises JavaClientMissingError."""
+    command = java_command(name, *arguments, version=version, home=home, options=options)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, cwd=home)  # mqadmin writes there
+    assert found.returncode == 0, f"{found.stdout[-4000:]}\n{found.stderr[-4000:]}"
+    return found.stdout.splitlines()
+
+
+def java_command(
+    name: str, *arguments: str, version: str = "5.3.3", home: Path | None = None, options: Sequence[str] = ()
+) -> list[str]:
+    """What runs the program. Raises as `run_remoting_program`."""
     jars = fetch_jars(FOLDERS[version], "rocketmq-client")
     own = [
         "-Dfile.encoding=UTF-8",
@@ -29,7 +39,4 @@ def run_remoting_program(
     ]
     if home is not None:
         own += [f"-Duser.home={home}", f"-Drocketmq.client.localOffsetStoreDir={home}"]
-    command = ["java", *SHORT_LIVED, *own, "-cp", f"{jars}/*", str(FOLDER / f"{name}.java"), *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, cwd=home)  # mqadmin writes there
-    assert found.returncode == 0, f"{found.stdout[-4000:]}\n{found.stderr[-4000:]}"
-    return found.stdout.splitlines()
+    return ["java", *SHORT_LIVED, *own, "-cp", f"{jars}/*", str(FOLDER / f"{name}.java"), *arguments]
