@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ...consume.group.group_settings import GroupSettings
 from ...consume.group.retry_policy import ExponentialRetryPolicy
 from ...store.stored_message import StoredMessage
-from ..http2.grpc_connection import INTERNAL, INVALID_ARGUMENT, Call, CallError
+from ..http2.call import INTERNAL, INVALID_ARGUMENT, Call, CallError
 from . import checks
 from .context import Context
 from .message_out import message_of

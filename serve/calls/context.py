@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..http2.grpc_connection import Call
+from ..http2.call import Call
 from .protocol import Code
 from .refusals import Refused
 

@@ -16,7 +16,7 @@ from ...consume.pop.popped import PopHandle, PoppedMessage, words_of
 from ...consume.store import Store
 from ...index.filter.sql_filter import SqlFilter
 from ...store.errors import FlightlogError, InvalidArgumentError
-from ..http2.grpc_connection import Call
+from ..http2.call import Call
 from ..metrics.traffic import Traffic
 from . import checks
 from .clients import Clients

@@ -11,7 +11,7 @@ from ...consume.store import Store
 from ..access.accounts import AccessDenied
 from ..access.acl_file import AclFile
 from ..access.grpc_access import credentials_of, needed_for
-from ..http2.grpc_connection import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
+from ..http2.call import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
 from ..metrics.traffic import Traffic
 from .clients import Clients
 from .context import Context

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -27,10 +26,12 @@ from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
 from flightlog.serve.http2 import grpc_connection
-from flightlog.serve.http2.grpc_connection import Call, GrpcConnection
+from flightlog.serve.http2.call import Call
+from flightlog.serve.http2.grpc_connection import GrpcConnection
 from flightlog.serve.http2.limits import HeldBytes, Rate
 from flightlog.tests.serve.test_hostile_clients import PREFACE, QUERY, SETTINGS_FRAME
 from flightlog.tests.serve.test_refusals import METADATA, a_receive
+from flightlog.tests.support.memory_transport import MemoryTransport
 from flightlog.tests.support.rocketmq_server import PATIENCE_S, ServedStore, deadline
 
 HEADERS = [
@@ -135,28 +136,11 @@ def is_served(served: ServedStore) -> bool:
     return bool(first.status.code == 20000)
 
 
-class PausedTransport(asyncio.Transport):
-    """Notes whether it is read from."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_read = True
-
-    def pause_reading(self) -> None:
-        self.is_read = False
-
-    def resume_reading(self) -> None:
-        self.is_read = True
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        pass
-
-
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
     async def handle(_: Call) -> None:
         pass
 
-    made, transport = GrpcConnection(handle, lambda _: None), PausedTransport()
+    made, transport = GrpcConnection(handle, lambda _: None), MemoryTransport()
     made.connection_made(transport)
     made.pause_writing()
     assert not transport.is_read

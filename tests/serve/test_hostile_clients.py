@@ -17,7 +17,6 @@ from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
 from flightlog.serve.http2.certificates import development_tls
-from flightlog.serve.http2.grpc_connection import FrameSizes
 from flightlog.tests.serve.conftest import SETTINGS
 from flightlog.tests.serve.test_refusals import METADATA, a_receive
 from flightlog.tests.support.rocketmq_server import PATIENCE_S, ServedStore, deadline
@@ -82,20 +81,6 @@ def test_clients_that_say_nothing_hold_nobody_up(served: ServedStore, is_served:
         for connection in silent + halves:
             connection.close()
     assert is_served()
-
-
-@pytest.mark.parametrize("step", [1, 2, 7, 100])
-def test_frames_are_measured_wherever_they_are_cut(step: int) -> None:
-    frames = PREFACE + SETTINGS_FRAME + b"\x00\x00\x05" + bytes(6 + 5) + SETTINGS_FRAME
-    for last, is_fine in ((b"\x00\x40\x00" + bytes(6), True), (b"\x00\x40\x01" + bytes(6), False)):
-        sizes, data = FrameSizes(), frames + last
-        try:
-            for at in range(0, len(data), step):
-                sizes.check(data[at : at + step])
-        except ValueError:
-            assert not is_fine
-        else:
-            assert is_fine
 
 
 def test_many_tls_handshakes_at_once_all_end(tmp_path: Path, assert_clean: AssertClean) -> None:

@@ -28,7 +28,7 @@ def test_the_command_names_its_extra(cli: Cli, hiding: Hiding, hidden: str) -> N
         )
 
 
-@pytest.mark.parametrize("hidden", ["h2", "rocketmq", "google"])
+@pytest.mark.parametrize("hidden", ["hpack", "rocketmq", "google"])
 def test_the_server_names_its_extra(cli: Cli, hiding: Hiding, tmp_path: Path, hidden: str) -> None:
     finished = cli("serve", tmp_path / "store", env=hiding(hidden))
     assert (finished.code, finished.out, finished.err.count("\n")) == (2, "", 1), finished.err
