@@ -160,16 +160,16 @@ def reset(asked: Asked) -> Answer:
         back=asked.href("/group", name=state.name),
         button="Reset offsets",
         fields={"name": [state.name], "topic": [topic], "to": [to], "time": [asked.field("time")]},
-        question=f"Have group {visible(state.name)} go on elsewhere in {visible(topic)}?",
-        heading=("Queue", "Goes on at now", "Will go on at", "Messages"),
+        question=f"Reset the offsets of group {visible(state.name)} in {visible(topic)}?",
+        heading=("Queue", "Next offset now", "Next offset then", "Messages"),
         rows=[_change(queue_id, before.get(queue_id), offset) for queue_id, offset in sorted(after.items())],
-        warning="Messages that are passed over are not delivered; messages that it goes back to come again.",
+        warning="Skipped messages will not be delivered to the group. Those that it goes back to will be delivered again.",
     )
 
 
 def _change(queue_id: int, before: int | None, after: int) -> tuple[str, str, str, str]:
     moved = after - (before or 0)
-    what = "no change" if not moved else f"{abs(moved):,} {'passed over' if moved > 0 else 'delivered again'}"
+    what = "no change" if not moved else f"{abs(moved):,} {'skipped' if moved > 0 else 'delivered again'}"
     return str(queue_id), "not begun" if before is None else f"{before:,}", f"{after:,}", what
 
 

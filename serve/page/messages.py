@@ -147,7 +147,7 @@ def _journey(store: Store, message: StoredMessage, group: GroupState) -> Journey
     if offset is None:
         return Journey(group.name, "not begun in this queue", copies)
     if offset > message.queue_offset:
-        return Journey(group.name, "handed out: the group is past it", copies)
+        return Journey(group.name, "the group is past it", copies)
     return Journey(group.name, f"waits: {message.queue_offset - offset:,} messages before it in its queue", copies)
 
 

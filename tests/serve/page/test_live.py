@@ -11,13 +11,21 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
+from rocketmq.grpc_protocol import definition_pb2 as definition
+from rocketmq.grpc_protocol import service_pb2 as service
+from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 from flightlog import InvalidArgumentError, Message
 from flightlog.serve.page.live import VIEWERS_MAX
 from flightlog.serve.program import ServeOptions, run
+from flightlog.serve.remoting.wire.codes import RequestCode
 from flightlog.tests.serve.page.conftest import HOSTILE, Browser
-from flightlog.tests.serve.test_command import COMMAND
+from flightlog.tests.serve.test_command import COMMAND, SERVING
+from flightlog.tests.serve.test_metrics import REMOTING
+from flightlog.tests.serve.test_refusals import METADATA
+from flightlog.tests.support.remoting_client import RemotingClient, heartbeat
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -110,6 +118,46 @@ def test_the_program_shows_its_link_and_ends_its_streams(tmp_path: Path, assert_
             rest = process.stderr.read()
             assert process.wait(PATIENCE_S) == 0, rest
             assert "closed cleanly" in rest and "Traceback" not in rest
+        finally:
+            process.kill()
+    assert_clean(path)
+
+
+def test_clients_of_both_protocols_are_members(tmp_path: Path, assert_clean: AssertClean) -> None:
+    path = tmp_path / "store"
+    ports = ("--port", "0", "--remoting", "0", "--ui", "0")
+    with subprocess.Popen(
+        [*COMMAND, str(path), *ports, "--topic", "orders:1", "--group", "billing:normal", "--group", "shipping:normal"],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        try:
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if found := LINK.search(line):
+                    break
+            text = "".join(lines)
+            served, remoting = SERVING.search(text), REMOTING.search(text)
+            assert found is not None and served is not None and remoting is not None, text
+            browser = Browser(int(found[3]), found[2])
+            settings = definition.Settings(client_type=definition.SIMPLE_CONSUMER)
+            settings.subscription.group.name = "billing"
+            with (
+                grpc.insecure_channel(f"127.0.0.1:{served[1]}") as channel,
+                RemotingClient(int(remoting[1])) as client,
+            ):
+                command = iter([service.TelemetryCommand(settings=settings)])
+                list(MessagingServiceStub(channel).Telemetry(command, metadata=METADATA, timeout=PATIENCE_S))
+                client.call(RequestCode.HEART_BEAT, body=heartbeat("remoting-1", "shipping", "orders"))
+                client_id = dict(METADATA)["x-mq-client-id"]
+                assert f"{client_id} simple consumer" in browser.get("/group?name=billing").words
+                words = browser.get("/group?name=shipping").words
+                assert re.search(r"remoting-1 remoting, \w+, 127\.0\.0\.1:\d+", words), words
+            process.send_signal(signal.SIGTERM)
+            rest = process.stderr.read()
+            assert process.wait(PATIENCE_S) == 0, rest
         finally:
             process.kill()
     assert_clean(path)

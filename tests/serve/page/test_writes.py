@@ -53,13 +53,13 @@ def test_no_letter_chosen_is_one_sentence(browser: Browser, token: dict[str, str
     assert answer.status == 400 and "no dead letter was chosen" in answer.words
 
 
-@pytest.mark.parametrize(("to", "offset", "what"), [("last", 50, "46 passed over"), ("first", 0, "4 delivered again")])
+@pytest.mark.parametrize(("to", "offset", "what"), [("last", 50, "46 skipped"), ("first", 0, "4 delivered again")])
 def test_offsets_are_reset_after_a_question(
     browser: Browser, page: Shown, token: dict[str, str], to: str, offset: int, what: str
 ) -> None:
     fields = {**token, "name": "billing", "topic": "orders", "to": to}
     asked = browser.post("/reset", fields)
-    assert "Have group billing go on elsewhere in orders?" in asked.words
+    assert "Reset the offsets of group billing in orders?" in asked.words
     assert f"3 4 {offset} {what}" in asked.words
     assert page.store.group_offsets("billing", "orders")[3] == 4, "it only asks"
     done = browser.post("/reset", {**fields, "confirmed": "1"})
