@@ -163,7 +163,7 @@ def reset(asked: Asked) -> Answer:
         question=f"Reset the offsets of group {visible(state.name)} in {visible(topic)}?",
         heading=("Queue", "Next offset now", "Next offset then", "Messages"),
         rows=[_change(queue_id, before.get(queue_id), offset) for queue_id, offset in sorted(after.items())],
-        warning="Skipped messages will not be delivered to the group. Those that it goes back to will be delivered again.",
+        warning="Skipped messages will not be delivered. Those that the group goes back to will be delivered again.",
     )
 
 
