@@ -11,10 +11,9 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,8 @@ from flightlog.store.format.property_names import TIMER_DELIVER_MS
 from flightlog.store.message import Message
 from flightlog.store.settings import FlushMode, StoreSettings
 from flightlog.store.state.progress import read_progress
-from flightlog.tools.bench import plot
 from flightlog.tools.bench.case import Case, Sample
+from flightlog.tools.bench.plot import curves
 
 LEVEL, TIMER, NOTHING = "levels", "timers", "nothing"
 TOPIC = "bench"
@@ -45,14 +44,11 @@ SETTLE_S = 2.0
 WAITING = 1000
 """Pending messages of an idle store."""
 PERCENTILES = 50, 90, 99, 99.9, 100
-P99_TARGET_MS = 150.0
-"""For delay levels; timers have a precision of one second only."""
 TITLES = {
-    LEVEL: f"Delay levels: how late messages can be read, ms; the target of p99 is {P99_TARGET_MS:g}",
+    LEVEL: "Delay levels: how late messages can be read, ms; the target of p99 is 150",
     TIMER: "Timers: how late, from the whole second on in which they are due, ms",
 }
 IDLE = "An idle store"
-STEPS = {"put": "put, and delivered nothing", "take": "placed on the wheel", "open": "recovered by an opening"}
 
 
 def cases(rates: Sequence[int], seconds: float, idle_s: float, pending: int | None = None) -> dict[str, list[Case]]:
@@ -63,35 +59,17 @@ def cases(rates: Sequence[int], seconds: float, idle_s: float, pending: int | No
     found = {kind: [_case(kind, rate, seconds, mode) for rate in rates for mode in FlushMode] for kind in TITLES}
     waiting = {NOTHING: 0, LEVEL: WAITING, TIMER: WAITING}
     found["idle"] = [
-        load(f"{count:,} {kind} wait", IDLE, lambda at, kind=kind, count=count: measure_idle(at, kind, count, idle_s))  # type: ignore[misc]
+        load(f"{count:,} {kind} wait", IDLE, partial(measure_idle, kind, count, idle_s))
         for kind, count in waiting.items()
     ]
     if pending is not None:
-        many_timers.check(pending)
-        found["pending"] = [load(text, "Many timers", partial(_pending, step, pending)) for step, text in STEPS.items()]
+        found["pending"] = many_timers.cases(pending)
     return found
-
-
-def _pending(step: str, count: int, folder: Path) -> Sample:
-    figures = many_timers.measure(folder.with_name("pending"), step, count)  # each step needs the one before
-    return Sample(count, figures["s"], figures["s"], figures=figures)
 
 
 def _case(kind: str, rate: int, seconds: float, mode: FlushMode) -> Case:
     who = f"{rate:,} due a second, {mode.name.lower()} flush"
-    return load(who, TITLES[kind], lambda folder: measure(folder, kind, rate, seconds, mode))
-
-
-def draw_levels(axes: Any, series: Mapping[str, Sequence[float]]) -> None:
-    plot.shares(axes, series, "ms late", is_log=False)
-    axes.axvline(P99_TARGET_MS, color="#404040", linewidth=0.9, linestyle=":")
-
-
-def draw_timers(axes: Any, series: Mapping[str, Sequence[float]]) -> None:
-    plot.shares(axes, series, "ms late", is_log=False)
-
-
-DRAWS = {LEVEL: draw_levels, TIMER: draw_timers}
+    return load(who, TITLES[kind], lambda folder: measure(folder, kind, rate, seconds, mode), curves("ms late"))
 
 
 class Watch:
@@ -107,9 +85,7 @@ class Watch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stop.set()
         self._thread.join()
 
@@ -182,7 +158,7 @@ def _late_ms(store: MessageStore, watch: Watch, due_ms: np.ndarray) -> np.ndarra
     return late_ms
 
 
-def measure_idle(folder: Path, kind: str, waiting: int, seconds: float, settle_s: float = SETTLE_S) -> Sample:
+def measure_idle(kind: str, waiting: int, seconds: float, folder: Path, settle_s: float = SETTLE_S) -> Sample:
     """CPU and memory of a process with an open store whose pending messages are due in two hours."""
     with open_store(folder, StoreSettings.small(delay_levels=LEVELS)) as store:
         wanted: dict[str, Any] = {"delay_level": 2}

@@ -16,20 +16,47 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+from flightlog.benches.loads import load
 from flightlog.engine.message_store import open_store
 from flightlog.store.errors import UsageError
 from flightlog.store.format.property_names import TIMER_DELIVER_MS
 from flightlog.store.message import Message
 from flightlog.store.settings import StoreSettings
+from flightlog.tools.bench.case import Case, Sample
 
+STEPS = {"put": "put, and delivered nothing", "take": "placed on the wheel", "open": "recovered by an opening"}
 BATCH = 1000
 BODY = bytes(100)
 FIRST_S, LAST_S = 3600, 3 * 86_400 - 3600
 SEED = 7
 POLL_S = 0.05
 ANONYMOUS = re.compile(r"^RssAnon:\s+([0-9]+) kB$", re.MULTILINE)
+
+
+def cases(count: int) -> list[Case]:
+    """A case for each step; it needs the one before. Raises UsageError for a number that is put in no equal batches."""
+    if count < BATCH or count % BATCH:
+        raise UsageError(f"--pending {count}: expected a multiple of {BATCH:,}")
+    return [load(text, "Many timers", partial(_measure_beside, step, count)) for step, text in STEPS.items()]
+
+
+def _measure_beside(step: str, count: int, folder: Path) -> Sample:
+    figures = measure(folder.with_name("pending"), step, count)
+    return Sample(count, figures["s"], figures["s"], figures=figures)
+
+
+def measure(path: Path, step: str, count: int) -> dict[str, float]:
+    """Run a step in a new process."""
+    done = subprocess.run(
+        [sys.executable, "-P", __file__, str(path), step, str(count)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{step}: {done.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 class OwnMemory:
@@ -45,7 +72,7 @@ class OwnMemory:
         self.peak_mib = max(self.peak_mib, int(found[1]) / 1024)
 
 
-def put(path: Path, count: int, memory: OwnMemory) -> int:
+def _put(path: Path, count: int, memory: OwnMemory) -> int:
     """Append `count` timers without delivering any."""
     dice, now_ms = random.Random(SEED), time.time_ns() // 1_000_000
     with open_store(path, StoreSettings(deliver_delayed=False, key_index=False)) as store:
@@ -56,47 +83,24 @@ def put(path: Path, count: int, memory: OwnMemory) -> int:
     return count
 
 
-def take(path: Path, memory: OwnMemory) -> int:
-    """Open the store, and wait until all timers are on the wheel."""
-    with open_store(path, StoreSettings(key_index=False)) as store:
-        while (state := store.statistics().timers) is None or state.untaken:
-            memory.look()
-            time.sleep(POLL_S)
-        return state.pending
-
-
-def run_step(step: str, path: Path, count: int) -> dict[str, float]:
-    """Run a step in this process."""
+def _run_step(step: str, path: Path, count: int) -> dict[str, float]:
     began_s, memory = time.perf_counter(), OwnMemory()
-    if step == "open":
-        store = open_store(path, StoreSettings(key_index=False))
-        took_s = time.perf_counter() - began_s
-        memory.look()
-        state = store.statistics().timers
-        store.close()
-        found = 0 if state is None else state.pending
+    if step == "put":
+        found = _put(path, count, memory)
     else:
-        found = put(path, count, memory) if step == "put" else take(path, memory)
+        with open_store(path, StoreSettings(key_index=False)) as store:
+            took_s = time.perf_counter() - began_s
+            memory.look()
+            while step == "take" and ((state := store.statistics().timers) is None or state.untaken):
+                memory.look()
+                time.sleep(POLL_S)
+            state = store.statistics().timers
+            found = 0 if state is None else state.pending
+    if step != "open":
         took_s = time.perf_counter() - began_s
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"how many": found, "s": took_s, "memory, MiB": memory.peak_mib, "with mapped files": peak_mib}
 
 
-def check(count: int) -> None:
-    """Raise UsageError for a number of timers that cannot be put in equal batches."""
-    if count < BATCH or count % BATCH:
-        raise UsageError(f"--pending {count}: expected a multiple of {BATCH:,}")
-
-
-def measure(path: Path, step: str, count: int) -> dict[str, float]:
-    """Run a step in a new process."""
-    command = [sys.executable, "-P", __file__, str(path), step, str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{step}: {done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
-
-
 if __name__ == "__main__":
-    print(json.dumps(run_step(sys.argv[2], Path(sys.argv[1]), int(sys.argv[3]))))
+    print(json.dumps(_run_step(sys.argv[2], Path(sys.argv[1]), int(sys.argv[3]))))

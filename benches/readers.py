@@ -9,8 +9,8 @@ not account for the writer: if the writer uses half of the readers' CPU, half of
 if it put all messages that were due.
 
     threads      in the process of the writer, on the same store object
-    processes    each with its own read-only view, at nice 10: of seventeen equally busy processes, the system would
-                 give each a seventeenth of the CPU, the writer included, whatever the store does
+    processes    each runs this file, with its own read-only view, at nice 10: of seventeen equally busy processes, the
+                 system would give each a seventeenth of the CPU, the writer included, whatever the store does
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 from flightlog.benches.loads import load
-from flightlog.benches.reader import LOOK_EVERY, READY, read_for
 from flightlog.engine.message_store import MessageStore, open_store
+from flightlog.engine.read_only import ReadOnlyStore, open_read_only
 from flightlog.store.message import Message
 from flightlog.store.settings import StoreSettings
 from flightlog.tools.bench.case import Case, Sample
 from flightlog.tools.bench.drive import in_threads, no_collection
-from flightlog.tools.bench.messages import QUEUES, make_rows, parts, record_size
+from flightlog.tools.bench.messages import QUEUES, TOPIC, make_rows, parts, record_size
 
 THREADS, PROCESSES = KINDS = ("threads", "processes")
-PARTS = 3
-"""The parts of a round, all of the same length."""
 WRITER_PART = 0.5
 NAP_S = 0.001
 """Pause of the writer when no message is due, so that it does not hold the GIL."""
-PROGRAM = Path(__file__).with_name("reader.py")
+LOOK_EVERY = 256
+"""Messages between two checks of the clock."""
+NICE = 10
+READY = "ready"
 TASK = "Readers on a backlog beside a writer at half its speed, thousand messages/s"
 WRITTEN_A_SECOND = 1 << 30
 """Approximate upper limit of the bytes that a writer puts."""
@@ -64,6 +66,18 @@ def measure(kind: str, readers: int, body_size: int, messages: int, seconds: flo
     """Measure one round with a new backlog."""
     with backlog(folder, body_size, messages) as (store, made), ExitStack() as children:
         return Readers(store, made, kind, readers, children).measure(seconds)
+
+
+@contextmanager
+def backlog(folder: Path, body_size: int, count: int) -> Iterator[tuple[MessageStore, list[Message]]]:
+    """A store with default settings, open for writing, and its messages, evenly spread over the queues."""
+    messages = [row.message() for row in make_rows(body_size, max(count // QUEUES, 1) * QUEUES)]
+    with open_store(folder / "backlog", StoreSettings()) as store:
+        for batch in parts(messages):
+            store.put_many(batch)
+        store.flush()
+        store.queues()
+        yield store, messages
 
 
 def figures_of(alone: float, one: float, per_core: float, found: Sequence[float], beside: float) -> dict[str, float]:
@@ -89,12 +103,14 @@ class Readers:
     ) -> None:
         self._store, self._messages, self._count = store, messages, count
         self._each = len(messages) // QUEUES
-        self._children: list[Child] = []
+        self._children: list[subprocess.Popen[str]] = []
         if kind == PROCESSES:
-            made = [Child(store.path, self._each) for _ in range(count)]
-            self._children = [children.enter_context(child) for child in made]
+            command = [sys.executable, "-P", __file__, str(store.path), str(self._each)]
+            pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            started = [subprocess.Popen(command, **pipes) for _ in range(count)]
+            self._children = [children.enter_context(child) for child in started]
             for child in self._children:
-                child.answer(READY)
+                _answer(child)
         self.per_core = max(count / (1 if kind == THREADS else len(os.sched_getaffinity(0))), 1.0)
 
     def measure(self, seconds: float) -> Sample:
@@ -111,7 +127,7 @@ class Readers:
             writer.join()
         self._rest()
         rates = figures_of(alone / 1e3, one / 1e3, self.per_core, [rate / 1e3 for rate in found], beside[0] / 1e3)
-        return Sample(len(self._messages), PARTS * seconds, PARTS * seconds, figures=rates)
+        return Sample(len(self._messages), 3 * seconds, 3 * seconds, figures=rates)
 
     def _rest(self) -> None:
         self._store.queues()
@@ -131,46 +147,48 @@ class Readers:
         return done / (time.perf_counter() - started_s)  # longer than planned if it had to catch up
 
     def _read(self, count: int, seconds: float) -> list[float]:
+        if not self._children:
+            return in_threads([lambda: read_for(self._store, self._each, seconds)] * count)
         for child in self._children[:count]:
-            child.read(seconds)
-        if self._children:
-            return [float(child.answer()) for child in self._children[:count]]
-        return in_threads([lambda: read_for(self._store, self._each, seconds)] * count)
+            assert child.stdin is not None
+            child.stdin.write(f"{seconds}\n")
+            child.stdin.flush()
+        return [float(_answer(child)) for child in self._children[:count]]
 
 
-class Child:
-    """A process with a read-only view, which reads on command."""
-
-    def __init__(self, path: Path, each: int) -> None:
-        command = [sys.executable, "-P", str(PROGRAM), str(path), str(each)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def read(self, seconds: float) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{seconds}\n")
-        self._process.stdin.flush()
-
-    def answer(self, expected: str | None = None) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if not line or (expected is not None and line != expected):
-            raise RuntimeError(f"a reader's process ended, or said {line!r}; see above")
-        return line
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._process.communicate()
+def _answer(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    if not line:
+        raise RuntimeError("a reader's process ended, see above")
+    return line
 
 
-@contextmanager
-def backlog(folder: Path, body_size: int, count: int) -> Iterator[tuple[MessageStore, list[Message]]]:
-    """A store with default settings, open for writing, and its messages, evenly spread over the queues."""
-    messages = [row.message() for row in make_rows(body_size, max(count // QUEUES, 1) * QUEUES)]
-    with open_store(folder / "backlog", StoreSettings()) as store:
-        for batch in parts(messages):
-            store.put_many(batch)
-        store.flush()
-        store.queues()
-        yield store, messages
+def read_for(store: MessageStore | ReadOnlyStore, each: int, seconds: float) -> float:
+    """Read the first `each` messages of every queue repeatedly. Returns messages a second."""
+    started_s, passed_s, done = time.perf_counter(), 0.0, 0
+    messages = again_and_again(store, each)
+    while passed_s < seconds:
+        for message in islice(messages, LOOK_EVERY):
+            done += len(message.body) > 0
+        passed_s = time.perf_counter() - started_s
+    return done / passed_s
+
+
+def again_and_again(store: MessageStore | ReadOnlyStore, each: int) -> Iterator[Any]:
+    while True:
+        for queue_id in range(QUEUES):
+            yield from islice(store.read(TOPIC, queue_id), each)
+
+
+def _read_on_command(path: Path, each: int) -> None:
+    os.nice(NICE)
+    with open_read_only(path) as view:
+        print(READY, flush=True)
+        for line in sys.stdin:
+            with no_collection():
+                print(read_for(view, each, float(line)), flush=True)
+
+
+if __name__ == "__main__":
+    _read_on_command(Path(sys.argv[1]), int(sys.argv[2]))

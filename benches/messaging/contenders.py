@@ -105,53 +105,54 @@ def _check_acknowledged(store: Store) -> None:
 @contextmanager
 def popping(folder: Path, mode: FlushMode, members: int, take: Take) -> Iterator[Rig]:
     """Threads that pop LIST messages at once from all queues, and acknowledge them with one call."""
-    may_start, has_ended = threading.Event(), threading.Event()
+    queues, has_ended = queues_for(members), threading.Event()
+    with new_store(folder, mode, queues) as store:
 
-    def work(store: Store) -> None:
-        may_start.wait()
-        while not has_ended.is_set():
-            popped = store.receive(GROUP, TOPIC, LIST, wait_s=WAIT_S)
-            if popped:
-                take([message.body for message in popped])
-                store.ack(*(message.handle for message in popped))
+        def work() -> None:
+            while not has_ended.is_set():
+                popped = store.receive(GROUP, TOPIC, LIST, wait_s=WAIT_S)
+                if popped:
+                    take([message.body for message in popped])
+                    store.ack(*(message.handle for message in popped))
 
-    queues = queues_for(members)
-    with new_store(folder, mode, queues) as store, ThreadPoolExecutor(members) as pool:
         _put_first(store, queues)
         while popped := store.receive(GROUP, TOPIC):  # until the group has its offsets
             store.ack(*(message.handle for message in popped))
-        working = [pool.submit(work, store) for _ in range(members)]
-        try:
-            yield _rig(store, may_start.set, queues)
-        finally:
-            has_ended.set()
-            may_start.set()
-        for each in working:
-            each.result()
+        with _in_threads(members, work, has_ended.set) as start:
+            yield _rig(store, start, queues)
 
 
 @contextmanager
 def in_sqlite(poll_s: float | None, folder: Path, mode: FlushMode, members: int, take: Take) -> Iterator[Rig]:
     """Threads that take from one SQLite table: every `poll_s` seconds, or woken by a semaphore."""
+    with SqliteQueue(folder / "queue.sqlite", is_sync=mode is FlushMode.SYNC, poll_s=poll_s) as queue:
+
+        def work() -> None:
+            while True:
+                with queue.taken() as body:
+                    if body == END:
+                        return
+                    take((body,))
+
+        with _in_threads(members, work, lambda: queue.put_many([END] * members)) as start:
+            yield Rig(queue.put, queue.put_many, start)
+
+
+@contextmanager
+def _in_threads(count: int, work: Callable[[], None], end: Callable[[], object]) -> Iterator[Callable[[], None]]:
+    """Threads that work once the yielded function was called, until `end` was. Raises their first error."""
     may_start = threading.Event()
 
-    def work(queue: SqliteQueue) -> None:
+    def wait_and_work() -> None:
         may_start.wait()
-        while True:
-            with queue.taken() as body:
-                if body == END:
-                    return
-                take((body,))
+        work()
 
-    with (
-        SqliteQueue(folder / "queue.sqlite", is_sync=mode is FlushMode.SYNC, poll_s=poll_s) as queue,
-        ThreadPoolExecutor(members) as pool,
-    ):
-        working = [pool.submit(work, queue) for _ in range(members)]
+    with ThreadPoolExecutor(count) as pool:
+        working = [pool.submit(wait_and_work) for _ in range(count)]
         try:
-            yield Rig(queue.put, queue.put_many, may_start.set)
+            yield may_start.set
         finally:
-            queue.put_many([END] * members)
+            end()
             may_start.set()
-        for each in working:
-            each.result()
+    for each in working:
+        each.result()

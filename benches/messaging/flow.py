@@ -35,7 +35,8 @@ from flightlog.consume.consumer import Consumer
 from flightlog.consume.deliver.received import ReceivedMessage
 from flightlog.store.message import Message
 from flightlog.store.settings import FlushMode
-from flightlog.tools.bench.case import MAPPED, OWN, Case, Sample
+from flightlog.tools.bench import plot
+from flightlog.tools.bench.case import MAPPED, OWN, Case, Draw, Sample
 from flightlog.tools.bench.drive import in_threads
 
 SQLITE = "SQLite table"
@@ -51,6 +52,8 @@ CONTENDERS: Mapping[str, Opened] = {
     WOKEN: partial(in_sqlite, None),
     POLLED: partial(in_sqlite, POLL_S),
 }
+Measure = Callable[[int, Path], Sample]
+"""(members, folder) -> sample"""
 THEIRS = {f"{MAPPED}, one by one": PULL, f"{MAPPED}, pop": POP}
 TICKS_A_SECOND = 100
 BURST_RATE, BURST_CONSUMED_RATE = 50_000, 2_000
@@ -63,7 +66,7 @@ def latency_cases(
 ) -> list[Case]:
     """One producer with evenly spaced puts, and a group of consumers."""
     count = max(int(rate * seconds), 10)
-    kinds: dict[str, Callable[[int, Path], Sample]] = {
+    kinds: dict[str, Measure] = {
         who: partial(latency, opened, mode, rate=rate, count=count)
         for who, opened in CONTENDERS.items()
         if who != LISTS
@@ -71,15 +74,36 @@ def latency_cases(
     if rocketmq is not None:
         for who, way in THEIRS.items():
             kinds[who] = partial(their_latency, rocketmq, way, mode, rate=rate, count=count)
-    return _cases(kinds, members, f"{LATENCY}, {rate:,} a second, {mode.name.lower()} flush")
+    task = f"{LATENCY}, {rate:,} a second, {mode.name.lower()} flush, ms: p50, and p99 dotted"
+    return _cases(kinds, members, task, _draw_percentiles)
 
 
-def _cases(kinds: Mapping[str, Callable[[int, Path], Sample]], members: Sequence[int], task: str) -> list[Case]:
+def throughput_cases(members: Sequence[int], count: int, rocketmq: RocketmqMessaging | None = None) -> list[Case]:
+    """A group consumes a backlog, each member in its own thread; of SQLite's tenth of it."""
+    kinds: dict[str, Measure] = {
+        who: partial(work_off, CONTENDERS[who], count=count) for who in (ONE_BY_ONE, LISTS, POPS)
+    }
+    kinds[WOKEN] = partial(work_off, CONTENDERS[WOKEN], count=max(count // 10, 1))
+    if rocketmq is not None:
+        kinds |= {who: partial(their_work_off, rocketmq, way, count=count) for who, way in THEIRS.items()}
+    return _cases(kinds, members, BACKLOG, _draw_throughput)
+
+
+def _cases(kinds: Mapping[str, Measure], members: Sequence[int], task: str, draw: Draw) -> list[Case]:
     return [
-        load(f"{who}, {number} consumers", task, partial(measure, number))
+        load(f"{who}, {number} consumers", task, partial(measure, number), draw)
         for number in members
         for who, measure in kinds.items()
     ]
+
+
+def _draw_percentiles(axes: Any, series: Mapping[str, Sequence[float]]) -> None:
+    for percentile, style in ((50, "-"), (99, ":")):
+        plot.lines(axes, points_of(series, percentile), "consumers", "ms", style, is_log=True)
+
+
+def _draw_throughput(axes: Any, series: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    plot.lines(axes, points_of(series), "consumers", "messages a second", is_log=True)
 
 
 def latency(opened: Opened, mode: FlushMode, members: int, folder: Path, *, rate: int, count: int) -> Sample:
@@ -120,17 +144,6 @@ def sample_of(latencies_ns: Sequence[int] | np.ndarray, seconds: float, **figure
     return Sample(len(ms), seconds, seconds, figures=told, series=ms.tolist())
 
 
-def throughput_cases(members: Sequence[int], count: int, rocketmq: RocketmqMessaging | None = None) -> list[Case]:
-    """A group consumes a backlog, each member in its own thread; of SQLite's tenth of it."""
-    kinds: dict[str, Callable[[int, Path], Sample]] = {
-        who: partial(work_off, CONTENDERS[who], count=count) for who in (ONE_BY_ONE, LISTS, POPS)
-    }
-    kinds[WOKEN] = partial(work_off, CONTENDERS[WOKEN], count=max(count // 10, 1))
-    if rocketmq is not None:
-        kinds |= {who: partial(their_work_off, rocketmq, way, count=count) for who, way in THEIRS.items()}
-    return _cases(kinds, members, BACKLOG)
-
-
 def points_of(series: Mapping[str, Sequence[Any]], percentile: float | None = None) -> dict[str, list[Any]]:
     """A line in the plot for each kind of case, with a point for each case: the one that its series is, or the
     percentile of the values in it, by the number of consumers."""
@@ -167,6 +180,14 @@ def their_work_off(rocketmq: RocketmqMessaging, way: str, members: int, folder: 
 def throughput(members: int, count: int, seconds: float) -> Sample:
     rate = count / seconds
     return Sample(count, seconds, seconds, figures={"messages": count, "messages/s": rate}, series=[(members, rate)])
+
+
+def burst_case(seconds: float) -> Case:
+    return load(OWN, BURST, partial(burst, seconds), _draw_backlog)
+
+
+def _draw_backlog(axes: Any, series: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    plot.lines(axes, series, "s since the burst began", "messages behind")
 
 
 def burst(seconds: float, folder: Path) -> Sample:

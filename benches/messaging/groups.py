@@ -51,11 +51,10 @@ class Life:
         """For each reassigned queue, the time from the last message before the change to the first one after it."""
         found = []
         for queue_id in queue_ids:
-            times = sorted(at_s for at_s, _, its_id, _ in self.came if its_id == queue_id)
-            before = [at_s for at_s in times if at_s <= change_s]
-            after = [at_s for at_s in times if at_s > change_s]
+            times = [at_s for at_s, _, its_id, _ in self.came if its_id == queue_id]
+            before, after = [t for t in times if t <= change_s], [t for t in times if t > change_s]
             if before and after:
-                found.append(after[0] - before[-1])
+                found.append(min(after) - max(before))
         return found
 
 

@@ -6,9 +6,10 @@ import gc
 import random
 import time
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
-from flightlog.benches.loads import LIMIT_S, await_all, number_of, pace, stamped
+from flightlog.benches.loads import LIMIT_S, await_all, load, number_of, pace, stamped
 from flightlog.benches.messaging.flow import sample_of
 from flightlog.engine.message_store import open_store
 from flightlog.engine.services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S
@@ -16,13 +17,21 @@ from flightlog.store.errors import StoreClosedError
 from flightlog.store.get_result import GetResult
 from flightlog.store.message import Message
 from flightlog.store.settings import StoreSettings
-from flightlog.tools.bench.case import Sample
+from flightlog.tools.bench.case import OWN, Case, Sample
+from flightlog.tools.bench.plot import curves
 
 PULLS, QUEUES_A_TOPIC = 10_000, 10
 WOKEN = 500
 """Queues that get messages. Each has one message before, because the first message of a queue creates its files."""
 WAKES_A_SECOND = 200
 SEED = 7
+
+
+TASK = "Pulls that wait, and how long after its put a message has woken one"
+
+
+def pulls_case(count: int, seconds: float) -> Case:
+    return load(OWN, TASK, partial(pulls, count, seconds), curves("ms"))
 
 
 class Pullers:

@@ -7,7 +7,6 @@ they need. A broker for each flush mode and the client are started with the firs
 from __future__ import annotations
 
 import itertools
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,28 +15,15 @@ import numpy as np
 
 from flightlog.benches.loads import BODY_SIZE
 from flightlog.benches.messaging.contenders import queues_for
-from flightlog.store.errors import UsageError
 from flightlog.store.settings import FlushMode
-from flightlog.tools.bench.java_program import JavaProgram
+from flightlog.tools.bench.java_program import JavaProgram, check_jars
 from flightlog.tools.bench.rocketmq import read_latencies
 
 PROGRAM = Path(__file__).with_name("RocketmqMessaging.java")
-JARS = ("rocketmq-broker-*.jar", "rocketmq-client-*.jar")
+JARS = ("rocketmq-broker", "rocketmq-client")
 MEMORY = ("-Xmx1g", "-XX:MaxDirectMemorySize=1g")
 PULL, POP = "PULL", "POP"
 WARM_COUNT = 20_000
-
-
-def why_not(folder: Path | None) -> str | None:
-    """Why RocketMQ is left out, in a sentence; None if it is not. Raises UsageError for a folder without its jars."""
-    if folder is None:
-        return "RocketMQ is left out: --rocketmq FOLDER names a folder with the jars of its broker and client"
-    for jar in JARS:
-        if not list(folder.glob(jar)):
-            raise UsageError(f"--rocketmq {folder}: there is no {jar}; see docs/performance.md")
-    if shutil.which("java") is None:
-        return "RocketMQ is left out: there is no java on the PATH; install a JDK, 11 or newer"
-    return None
 
 
 class RocketmqMessaging:
@@ -45,45 +31,38 @@ class RocketmqMessaging:
 
     def __init__(self, jars: Path, folder: Path | None = None, *, warm_count: int = WARM_COUNT) -> None:
         """The stores come into a folder below `folder`, by default the temporary one, which is removed at the end.
-        `warm_count`: messages that warm the processes up."""
+        `warm_count`: messages that warm the processes up. Raises UsageError if there is no Java, or no such jars."""
+        check_jars(f"--rocketmq {jars}", jars, JARS)
         self._jars, self._folder, self._warm_count = jars, folder, warm_count
         self._running, self._numbers = ExitStack(), itertools.count()
-        self._place: Path | None = None
-        self._brokers: dict[FlushMode, JavaProgram] = {}
-        self._client: JavaProgram | None = None
+        self._programs: dict[FlushMode | None, JavaProgram] = {}
 
     def run(
         self, way: str, mode: FlushMode, members: int, folder: Path, *, count: int, rate: int = 0
     ) -> tuple[np.ndarray, float]:
         """The latencies of `count` messages (ns), and how long it took to receive them (s). Without a rate they are
         there before the clock starts."""
-        if mode not in self._brokers:
+        if mode not in self._programs:
             self._start(mode)
             self.run(way, mode, 1, folder, count=self._warm_count)
-        assert self._client is not None
-        topic = f"bench-{next(self._numbers)}"
-        order = f"topic {topic} {queues_for(members)} {way}"
-        address = self._brokers[mode].ask(order)["address"]
-        latencies = folder / "latencies"
+        topic, latencies = f"bench-{next(self._numbers)}", folder / "latencies"
+        address = self._programs[mode].ask(f"topic {topic} {queues_for(members)} {way}")["address"]
         words = [address, topic, members, way, count, rate, BODY_SIZE, latencies]
-        seconds: float = self._client.ask(" ".join(["run", *map(str, words)]))["seconds"]
+        seconds: float = self._programs[None].ask(" ".join(["run", *map(str, words)]))["seconds"]
         return read_latencies(latencies), seconds
 
     def _start(self, mode: FlushMode) -> None:
-        if self._place is None:
-            self._place = Path(
-                self._running.enter_context(TemporaryDirectory(prefix="flightlog-bench-", dir=self._folder))
-            )
-        if self._client is None:
-            self._client = self._program("client")
+        """Start the broker of a flush mode, and, before the first one, the client, which has none."""
+        if not self._programs:
+            place = TemporaryDirectory(prefix="flightlog-bench-", dir=self._folder)
+            self._place = Path(self._running.enter_context(place))
+            self._run(None, "client")
         flush = f"{mode.name}_FLUSH"
-        self._brokers[mode] = self._program("broker", str(self._place / flush), flush)
+        self._run(mode, "broker", str(self._place / flush), flush)
 
-    def _program(self, *arguments: str) -> JavaProgram:
-        program = JavaProgram(self._jars, PROGRAM, MEMORY, *arguments)
-        assert self._place is not None
-        self._running.enter_context(program.running(self._place))
-        return program
+    def _run(self, mode: FlushMode | None, *arguments: str) -> None:
+        self._programs[mode] = JavaProgram(self._jars, PROGRAM, MEMORY, *arguments)
+        self._running.enter_context(self._programs[mode].running(self._place))
 
     def __enter__(self) -> RocketmqMessaging:
         return self

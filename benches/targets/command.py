@@ -12,29 +12,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from flightlog.benches import readers
+from flightlog.benches.options import BenchOptions
 from flightlog.benches.targets.figures import (
     AS_PLANNED,
+    BY_SIZE,
+    BY_SYNC_SIZE,
     BY_TIME,
     GROUPS,
     KB,
     ON_REQUEST,
     Contest,
+    Sizes,
     contests,
+    scan_figures,
 )
 from flightlog.benches.targets.lines import Line, show
-from flightlog.benches.targets.measures import THREADS_MORE, Measures, Sizes
 from flightlog.store import native
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench.case import Case
-from flightlog.tools.bench.harness import Options, begun, check_positive, choose, finish
+from flightlog.tools.bench import runner, scan_run
+from flightlog.tools.bench.case import Case, Outcome
+from flightlog.tools.bench.harness import begun, check_positive, choose, finish
 from flightlog.tools.bench.machine.scratch import check_room
-from flightlog.tools.bench.messages import record_size
 from flightlog.tools.bench.report import say
-from flightlog.tools.bench.rocketmq import QUICK_WARM_COUNT, WARM_COUNT, Rocketmq, check_jars
+from flightlog.tools.bench.rocketmq import QUICK_WARM_COUNT, WARM_COUNT, Rocketmq, check_store_jars
 from flightlog.tools.bench.writers import peers_at_hand
 from flightlog.tools.progress_bar import CLEAR_LINE, ProgressBar
 from flightlog.tools.words import size_text
@@ -44,6 +49,8 @@ ROUNDS = 5
 USUAL = Sizes(300 * MB, 20 * MB, 100 * MB, 300 * MB, 30 * MB, 3, 0.5, 1.0, ROUNDS, 1024)
 FULL = Sizes(300 * MB, 300 * MB, 100 * MB, 2 << 30, 100 * MB, 9, 3.0, 5.0, ROUNDS, 1024)
 QUICK = Sizes(1 * MB, MB // 4, MB // 2, MB, MB // 4, 2, 0.02, 0.1, 2, 4, readers=4)
+THREADS_MORE = 4
+"""Concurrent sync puts write this many times the bytes of a single thread's; they are faster by more than that."""
 PEER_RATE = 40e6
 """Approximate upper limit of the bytes that a peer writes per second."""
 COPIES_MAX = 4
@@ -52,23 +59,12 @@ NOT_IN_MEMORY = ("sync", "sync-threads", "device", "peers", "cold")
 """Groups that need a disk."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TargetsOptions(Options):
-    """The options of `make targets`; `size` is in MB written or read in a run."""
-
-    rocketmq: Path | None = None
-    """The folder with RocketMQ's jars."""
-    sync_size: float | None = None
-    """MB."""
-    full: bool = False
-
-
-def run_targets(options: TargetsOptions) -> int:
+def run_targets(options: BenchOptions) -> int:
     """Measure and print. Returns the exit code. Raises UsageError for wrong options, before anything is written."""
     groups = choose(options.only or [name for name in GROUPS if name not in ON_REQUEST], GROUPS)
     sizes = sizes_of(options)
     if options.rocketmq is not None:
-        check_jars(options.rocketmq)
+        check_store_jars(f"--rocketmq {options.rocketmq}", options.rocketmq)
     with begun(options) as (folder, machine):
         if machine.is_in_memory and set(groups) & set(NOT_IN_MEMORY):
             raise UsageError(
@@ -77,12 +73,12 @@ def run_targets(options: TargetsOptions) -> int:
             )
         if "c" not in native.available():
             raise UsageError("the targets are those of the C kernel, which is not there; install with a C compiler")
-        lines, measures = _measure(options, groups, sizes, folder)
+        lines, outcomes = _measure(options, groups, sizes, folder)
     more = {"sizes": asdict(sizes), "lines": [line.as_object() for line in lines]}
-    return finish(options, machine, measures.outcomes, lambda output: show(lines, output), more=more)
+    return finish(options, machine, outcomes, show=lambda output: show(lines, output), more=more)
 
 
-def sizes_of(options: TargetsOptions) -> Sizes:
+def sizes_of(options: BenchOptions) -> Sizes:
     """The amounts to measure. Raises UsageError unless the size is above 0."""
     sizes = QUICK if options.quick else FULL if options.full else USUAL
     check_positive({"--size": options.size, "--sync-size": options.sync_size})
@@ -98,46 +94,68 @@ def contests_of(
 ) -> tuple[list[Contest], list[Line], Rocketmq]:
     """The contests to measure, and a line for each figure whose requirements are missing."""
     theirs = Rocketmq((rocketmq or Path()).resolve())
-    record = record_size(KB)
-    counts = sizes.sync_fill_size // record, sizes.messages, sizes.recovery_size // record
-    found, missing = contests(peers_at_hand(), theirs, groups, *counts), list[Line]()
+    found, missing = contests(peers_at_hand(), theirs, groups, sizes), list[Line]()
     if rocketmq is None:
         figures = [figure for contest in found for figure in contest.figures if figure.needs_rocketmq]
         note = "needs --rocketmq FOLDER_OF_JARS"
         missing = [Line(figure.group, figure.text, figure.target, note=note) for figure in figures]
-        found = [Contest(c.fill, tuple(f for f in c.figures if not f.needs_rocketmq)) for c in found]
+        found = [replace(c, figures=tuple(f for f in c.figures if not f.needs_rocketmq)) for c in found]
     if not peers_at_hand() and "peers" in groups:
         missing.append(Line("peers", "peers", 1, note="none is installed; pip install 'flightlog[peers]'"))
     return [contest for contest in found if contest.figures], missing, theirs
 
 
-def _measure(options: TargetsOptions, groups: Sequence[str], sizes: Sizes, folder: Path) -> tuple[list[Line], Measures]:
+def _measure(
+    options: BenchOptions, groups: Sequence[str], sizes: Sizes, folder: Path
+) -> tuple[list[Line], list[Outcome]]:
     plans, lines, rocketmq = contests_of(sizes, groups, options.rocketmq)
     _announce(plans, groups, sizes, folder)
-    bar = ProgressBar("measuring", _runs(plans, groups, sizes))
-    measures = Measures(folder, sizes, bar.advance)
-    works: list[Callable[[], list[Line]]] = [lambda plan=plan: measures.contest(plan) for plan in plans]  # type: ignore[misc]
-    named = {"paced": measures.paced, "device": measures.device, "readers": measures.readers}
-    named |= {"query": measures.query, "scan": measures.scan}
-    works += [work for group, work in named.items() if group in groups]
+    outcomes: list[Outcome] = []
+
+    def tell(found: Sequence[Line]) -> None:
+        for line in found:  # printed at once: if a long run ends early, its figures are kept
+            say(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{line.brief}")
+        lines.extend(found)
+
     with ExitStack() as running:
-        if any(figure.needs_rocketmq for plan in plans for figure in plan.figures):
+        if any(case.is_rocketmq for plan in plans for case in plan.cases()):
             with ProgressBar("warming RocketMQ up"):
                 running.enter_context(rocketmq.running(folder, QUICK_WARM_COUNT if options.quick else WARM_COUNT))
-        with bar:
-            for work in works:
-                found = work()
-                for line in found:  # printed at once: if a long run ends early, its figures are kept
-                    say(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{line.brief}")
-                lines += found
-    return sorted(lines, key=lambda line: GROUPS.index(line.group)), measures
+        runs = sum((plan.rounds or sizes.rounds) * len(plan.cases()) for plan in plans)
+        with ProgressBar("measuring", runs) as bar:
+            for plan in plans:
+                found = _contest(plan, sizes, folder, bar.advance)
+                outcomes += found
+                tell([figure.line({outcome.case: outcome for outcome in found}) for figure in plan.figures])
+    if "scan" in groups:
+        scan_plan = scan_run.make_plan(BenchOptions(size=sizes.scan_mib, rounds=sizes.rounds))
+        found = scan_run.measure(scan_plan, folder)
+        outcomes += found
+        names = {query.text: query.name for _, _, queries in scan_plan.stores for query in queries}
+        figures = scan_figures(names, [outcome.case for outcome in found])
+        tell([figure.line({outcome.case: outcome for outcome in found}) for figure in figures])
+    return sorted(lines, key=lambda line: GROUPS.index(line.group)), outcomes
 
 
-def _runs(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes) -> int:
-    """The number of calls of `done`."""
-    in_rounds = sum(len(plan.cases()) for plan in plans)
-    in_rounds += 2 * ("paced" in groups) + ("query" in groups) + 2 * ("readers" in groups)
-    return sizes.rounds * in_rounds + 2 * sizes.device_steps * ("device" in groups)
+def _contest(contest: Contest, sizes: Sizes, folder: Path, done: Callable[[], None]) -> list[Outcome]:
+    """The outcomes of a contest's cases. A warm-up round of a twentieth of the size is not counted."""
+    with TemporaryDirectory(dir=folder) as place:
+        cases = [_sized(contest, case, sizes, Path(place)) for case in contest.cases()]
+        runner.warm([case for case in cases if not case.has_figures], Path(place))
+        return runner.measure(cases, contest.rounds or sizes.rounds, Path(place), done)
+
+
+def _sized(contest: Contest, case: Case, sizes: Sizes, folder: Path) -> Case:
+    if contest.fill == AS_PLANNED:
+        return case
+    if contest.fill == BY_TIME:
+        return runner.sized(case, sizes.peer_s, lambda case: runner.run(case, folder), timed=True)[0]
+    size = sizes.size
+    if contest.fill == BY_SYNC_SIZE:
+        size = sizes.sync_size * (THREADS_MORE if case.threads > 1 else 1)
+    calls = max(size // (case.record_size * case.batch), case.threads)
+    # The same amount before the clock starts: all stores are equally full, and have preallocated for this load.
+    return replace(case, calls=calls, first_calls=calls if contest.fill == BY_SIZE else None)
 
 
 def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, folder: Path) -> None:

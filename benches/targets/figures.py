@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
 
-from flightlog.tools.bench.case import FRESH_PAGES, MEMCPY, OWN, PLAIN, PLAIN_COLD, PURE, RAW_LOOP, Case
-from flightlog.tools.bench.messages import BATCH
+import numpy as np
+
+from flightlog.benches import readers
+from flightlog.benches.targets.device import device_case
+from flightlog.benches.targets.lines import Line
+from flightlog.tools.bench.case import (
+    FRESH_PAGES,
+    MEMCPY,
+    NOTHING,
+    OWN,
+    PLAIN,
+    PLAIN_COLD,
+    PURE,
+    RAW_LOOP,
+    Case,
+    Outcome,
+)
+from flightlog.tools.bench.messages import BATCH, record_size
 from flightlog.tools.bench.plan import ROCKETMQ_BATCH, ROWS, Peers, peer_cases, subject_cases
 from flightlog.tools.bench.reads.files import SEALS, VERIFY
-from flightlog.tools.bench.reads.reads import READ, READ_BATCH, READ_COLD, READ_FIELDS
+from flightlog.tools.bench.reads.reads import QUERY, READ, READ_BATCH, READ_COLD, READ_FIELDS
 from flightlog.tools.bench.reads.recover import RECOVER
 from flightlog.tools.bench.rocketmq import READ_MANY, Rocketmq
+from flightlog.tools.bench.scan_run import BODY_SIZES
 from flightlog.tools.bench.writers import put_case
+from flightlog.tools.words import figure_text
 
 KB, SMALL = 1024, 100
 MOST_THREADS = 64
 PRODUCERS = (2, 4, 8)
+RATE = 200_000
+QUERY_COUNT = 50_000
 NO_LOSS = 0.97
 """The target for "no slower than without": rounds of the same code differ by more than these 3 %."""
 BY_SIZE, BY_SYNC_SIZE, BY_TIME, AS_PLANNED = "size", "sync size", "time", "as planned"
@@ -37,23 +59,57 @@ GROUPS = (
 )
 ON_REQUEST = ("scan",)
 """Groups that are measured only on request."""
+By = Mapping[Case, Outcome]
+
+
+def drained(outcome: Outcome) -> Sequence[float]:
+    return [sample.each_s for sample in outcome.rounds]
+
+
+def returned(outcome: Outcome) -> Sequence[float]:
+    return [sample.put_s / sample.count for sample in outcome.rounds]
+
+
+def percentile_us(name: str, percentile: float) -> Callable[[Outcome], Sequence[float]]:
+    """`name`: of the times of a sample, such as `calls_ns`."""
+    return lambda outcome: [float(np.percentile(getattr(each, name), percentile)) / 1e3 for each in outcome.rounds]
+
+
+def figure_of(name: str) -> Callable[[Outcome], Sequence[float]]:
+    return lambda outcome: [sample.figures[name] for sample in outcome.rounds]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """The speed of a case as a multiple of its fastest rival's, in each round."""
+    """What a case comes to in each round: beside its fastest rival, or by itself if it has none."""
 
     group: str
     text: str
     target: float
     own: Case
-    rivals: tuple[Case, ...]
-    returned: bool = False
-    """Whether the clock stops when the last call has returned; otherwise when everything is dispatched."""
+    rivals: tuple[Case, ...] = ()
+    of: Callable[[Outcome], Sequence[float]] = drained
+    """One value a round; with rivals a time per message, until everything is dispatched or the last call returned."""
+    unit: str = "x"
+    at_most: bool = False
+    """Whether the target is an upper limit; of rivals, a multiple of their time instead of their speed."""
+    every: bool = False
+    note: Callable[[By], str] | None = None
 
     @property
     def needs_rocketmq(self) -> bool:
         return any(case.is_rocketmq for case in self.rivals)
+
+    def line(self, outcomes: By) -> Line:
+        values, note = tuple(self.of(outcomes[self.own])), self.note(outcomes) if self.note else ""
+        if self.rivals:
+            rivals = [self.of(outcomes[case]) for case in self.rivals]
+            ratios = zip(values, map(min, *rivals) if len(rivals) > 1 else rivals[0], strict=True)
+            values = tuple(own / best if self.at_most else best / own for own, best in ratios)
+        if len(self.rivals) > 1:
+            fastest = min(self.rivals, key=lambda case: median(self.of(outcomes[case])))
+            note = f"the fastest of {len(self.rivals)} is {fastest.who}"
+        return Line(self.group, self.text, self.target, values, self.unit, self.at_most, self.every, note)
 
 
 @dataclass(frozen=True)
@@ -62,26 +118,60 @@ class Contest:
 
     fill: str
     figures: tuple[Figure, ...]
+    rounds: int | None = None
+    """None: as many as the run has."""
+    beside: tuple[Case, ...] = ()
+    """Cases that notes need."""
 
     def cases(self) -> list[Case]:
-        return list(dict.fromkeys(case for figure in self.figures for case in (*figure.rivals, figure.own)))
+        found = [case for figure in self.figures for case in (*figure.rivals, figure.own)]
+        return list(dict.fromkeys((*found, *self.beside)))
 
 
-def contests(
-    peers: Iterable[str], rocketmq: Rocketmq, groups: Sequence[str], sync_filled: int, reads: int, recovered: int
-) -> list[Contest]:
-    """The contests of the groups, in the order of measuring. Before sync puts, of one thread or many, a store has
-    `sync_filled` messages; stores to read and to recover have `reads` and `recovered` messages."""
+@dataclass(frozen=True)
+class Sizes:
+    """The amounts to measure. Sizes in bytes."""
+
+    size: int
+    """Record bytes of one run."""
+    sync_size: int
+    """Record bytes of one run with a single thread of sync puts."""
+    sync_fill_size: int
+    """Record bytes in the store before such a run."""
+    recovery_size: int
+    device_step_size: int
+    device_steps: int
+    peer_s: float
+    """Approximate duration of one run of a peer."""
+    reader_s: float
+    """Duration of each of the three parts of a readers round."""
+    rounds: int
+    scan_mib: int
+    readers: int = 16
+
+    @property
+    def messages(self) -> int:
+        """The number of messages whose records take `size` bytes."""
+        return self.size // record_size(KB)
+
+
+def contests(peers: Iterable[str], rocketmq: Rocketmq, groups: Sequence[str], sizes: Sizes) -> list[Contest]:
+    """The contests of the groups, in the order of measuring."""
+    record = record_size(KB)
     found = [
         *(Contest(BY_SIZE, _puts(rocketmq, size)) for size in (KB, SMALL)),
         *(Contest(BY_SIZE, _producers(size)) for size in (KB, SMALL)),
-        Contest(BY_SYNC_SIZE, _sync(rocketmq, sync_filled)),
-        Contest(BY_SYNC_SIZE, (_sync_threads(rocketmq, sync_filled),)),
+        Contest(BY_SYNC_SIZE, _sync(rocketmq, sizes.sync_fill_size // record)),
+        Contest(BY_SYNC_SIZE, _sync_threads(rocketmq, sizes.sync_fill_size // record)),
         *(Contest(BY_TIME, _peers(tuple(peers), sync, size)) for sync in (False, True) for size in (KB, SMALL)),
-        *(Contest(AS_PLANNED, _reads(subject, rocketmq, reads)) for subject in (READ, VERIFY)),
-        Contest(AS_PLANNED, _reads(RECOVER, rocketmq, recovered)),
+        *(Contest(AS_PLANNED, _reads(subject, rocketmq, sizes.messages)) for subject in (READ, VERIFY)),
+        Contest(AS_PLANNED, _reads(RECOVER, rocketmq, sizes.recovery_size // record)),
+        _paced(),
+        Contest(AS_PLANNED, _device(sizes), rounds=1),
+        Contest(AS_PLANNED, _readers(sizes)),
+        Contest(AS_PLANNED, _query(min(QUERY_COUNT, sizes.messages))),
     ]
-    chosen = [Contest(c.fill, tuple(f for f in c.figures if f.group in groups)) for c in found]
+    chosen = [replace(c, figures=tuple(f for f in c.figures if f.group in groups)) for c in found]
     return [contest for contest in chosen if contest.figures]
 
 
@@ -104,9 +194,9 @@ def _puts(rocketmq: Rocketmq, size: int) -> tuple[Figure, ...]:
     if is_large:
         text = f"columns, {name}, append only, against memcpy"
         found += [
-            Figure("columns", text, 0.85, columns, limit, True),
+            Figure("columns", text, 0.85, columns, limit, returned),
             Figure("columns", f"columns, {name}, drained, against memcpy", 0.6, columns, limit),
-            Figure("columns", f"{text} into fresh pages", 0.9, columns, fresh, True),
+            Figure("columns", f"{text} into fresh pages", 0.9, columns, fresh, returned),
             Figure("pure", f"the pure reference, put, {name}, against RocketMQ", 1, pure, theirs),
         ]
     return tuple(found)
@@ -114,16 +204,8 @@ def _puts(rocketmq: Rocketmq, size: int) -> tuple[Figure, ...]:
 
 def _producers(size: int) -> tuple[Figure, ...]:
     one = put_case(OWN, body_size=size)
-    return tuple(
-        Figure(
-            "threads",
-            f"{count} producer threads, {size:,} B, against one",
-            NO_LOSS,
-            replace(one, threads=count),
-            (one,),
-        )
-        for count in PRODUCERS
-    )
+    many = [(f"{count} producer threads, {size:,} B, against one", replace(one, threads=count)) for count in PRODUCERS]
+    return tuple(Figure("threads", text, NO_LOSS, own, (one,)) for text, own in many)
 
 
 def _sync(rocketmq: Rocketmq, filled: int) -> tuple[Figure, ...]:
@@ -136,10 +218,11 @@ def _sync(rocketmq: Rocketmq, filled: int) -> tuple[Figure, ...]:
     )
 
 
-def _sync_threads(rocketmq: Rocketmq, filled: int) -> Figure:
+def _sync_threads(rocketmq: Rocketmq, filled: int) -> tuple[Figure, ...]:
     own = put_case(OWN, sync=True, body_size=KB, threads=MOST_THREADS, filled=filled)
     theirs = rocketmq.put_case(sync=True, body_size=KB, threads=MOST_THREADS, filled=filled)
-    return Figure("sync-threads", f"sync put, {KB:,} B, {MOST_THREADS} threads, against RocketMQ", 1.5, own, (theirs,))
+    text = f"sync put, {KB:,} B, {MOST_THREADS} threads, against RocketMQ"
+    return (Figure("sync-threads", text, 1.5, own, (theirs,)),)
 
 
 def _peers(peers: tuple[str, ...], sync: bool, size: int) -> tuple[Figure, ...]:
@@ -155,7 +238,7 @@ def _peers(peers: tuple[str, ...], sync: bool, size: int) -> tuple[Figure, ...]:
 
 
 def _reads(subject: str, rocketmq: Rocketmq, count: int) -> tuple[Figure, ...]:
-    """Contests of reading existing stores; without read_batch if pyarrow is not installed."""
+    """Figures of reading existing stores; without read_batch if pyarrow is not installed."""
     cases = subject_cases(subject, [KB], rocketmq, messages=count)
     own = {case.task: case for case in cases if case.who == OWN}
     theirs = {case.task: case for case in cases if case.is_rocketmq}
@@ -175,3 +258,78 @@ def _reads(subject: str, rocketmq: Rocketmq, count: int) -> tuple[Figure, ...]:
         for task, (group, text, target, rivals) in wanted.items()
         if task in own
     )
+
+
+def _paced() -> Contest:
+    """Single puts at a fixed rate; the note has the same loop without a call."""
+    own, nothing = (put_case(who, body_size=KB, rate=RATE) for who in (OWN, NOTHING))
+    in_us: dict[str, Any] = {"unit": "µs", "at_most": True}
+    found = []
+    for percentile, target in ((99.0, 5.0), (99.9, 100.0)):
+
+        def note(outcomes: By, percentile: float = percentile) -> str:
+            waits = median(percentile_us("waits_ns", percentile)(outcomes[own]))
+            floor = median(percentile_us("latencies_ns", percentile)(outcomes[nothing]))
+            return (
+                f"waits for the interpreter's lock or a core before a call, by themselves, {figure_text(waits)} µs; "
+                f"the same loop with nothing to call, {figure_text(floor)} µs"
+            )
+
+        text = f"put at {RATE:,}/s, {KB:,} B"
+        alone, due = (percentile_us(name, percentile) for name in ("calls_ns", "latencies_ns"))
+        found += [
+            Figure("paced", f"{text}, the call alone, p{percentile:g}", target, own, of=alone, **in_us),
+            Figure("paced", f"{text}, from when it was due, p{percentile:g}", target, own, of=due, note=note, **in_us),
+        ]
+    return Contest(BY_SIZE, tuple(found), beside=(nothing,))
+
+
+def _device(sizes: Sizes) -> tuple[Figure, ...]:
+    case = device_case(KB, sizes.device_step_size, sizes.device_steps)
+
+    def ratios(outcome: Outcome) -> Sequence[float]:
+        return [own / raw for own, raw in outcome.rounds[0].series if raw]
+
+    def note(outcomes: By) -> str:
+        if not ratios(outcomes[case]):
+            return "this device does not tell what it writes"
+        steps = zip(*outcomes[case].rounds[0].series, strict=True)
+        own, raw = (" ".join(f"{value:.2f}" for value in values) for values in steps)
+        return f"by {sizes.device_step_size / 1e6:g} MB of fill: this store {own}, the raw loop {raw}"
+
+    text = f"device bytes per byte, sync puts, {KB:,} B, against the raw loop, at any fill"
+    return (Figure("device", text, 1.1, case, of=ratios, at_most=True, every=True, note=note),)
+
+
+def _readers(sizes: Sizes) -> tuple[Figure, ...]:
+    """Threads and processes that read a backlog while its writer runs."""
+    found = []
+    for case in readers.cases(sizes.readers, KB, sizes.messages, sizes.reader_s):
+        text = f"{case.who} beside a writer"
+        share, pace = figure_of(readers.SHARE), figure_of(readers.PACE)
+        found += [
+            Figure("readers", f"{text}: the slowest, of its solo share", 0.5, case, of=share),
+            Figure("readers", f"{text}: the writer, of its pace", 0.98, case, of=pace),
+        ]
+    return tuple(found)
+
+
+def _query(count: int) -> tuple[Figure, ...]:
+    """The latency of a query by key, from the page cache."""
+    found = []
+    for own in (case for case in subject_cases(QUERY, [KB], None, messages=count) if case.who == OWN):
+        for p, target in ((50.0, 10.0), (99.0, 50.0)):
+            text, of = f"key query, warm, p{p:g}", percentile_us("latencies_ns", p)
+            found.append(Figure("query", text, target, own, of=of, unit="µs", at_most=True))
+    return tuple(found)
+
+
+def scan_figures(names: Mapping[str, str], cases: Sequence[Case]) -> list[Figure]:
+    """Queries with Spark, as multiples of the time of their rivals; `names`: of a query, by its text."""
+    found = []
+    for own, rival in zip(cases[::2], cases[1::2], strict=True):
+        targets = SCAN_TARGETS[names[own.task]]
+        target = targets[BODY_SIZES.index(own.body_size) if len(targets) > 1 else 0]
+        text = f"{own.task}, {own.body_size:,} B, against {rival.who}"
+        found.append(Figure("scan", text, target, own, (rival,), at_most=True))
+    return found

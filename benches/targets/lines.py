@@ -48,9 +48,19 @@ class Line:
         return self.measured <= self.target if self.at_most else self.measured >= self.target
 
     @property
+    def cells(self) -> list[str]:
+        """The figure as a row of the table."""
+        unit = self.unit if self.unit == "x" else f" {self.unit}"
+        target = f"{'<=' if self.at_most else '>='} {self.target:g}{unit}"
+        if self.measured is None:
+            return [self.figure, target, "", "", self.note]
+        measured = f"{figure_text(self.measured)}{unit}"
+        return [self.figure, target, measured, f"{self.spread:.0%}", "yes" if self.is_met else "NO"]
+
+    @property
     def brief(self) -> str:
         """The figure as one line of text."""
-        return "  ".join(cell for cell in _row(self) if cell)
+        return "  ".join(cell for cell in self.cells if cell)
 
     def as_object(self) -> dict[str, Any]:
         return {**asdict(self), "measured": self.measured, "is_met": self.is_met}
@@ -58,32 +68,14 @@ class Line:
 
 def show(lines: Sequence[Line], output: Output) -> None:
     """Print the table, the notes, and how many targets are met."""
-    columns = [
-        Column("figure"),
-        Column("target", True),
-        Column("measured", True),
-        Column("spread", True),
-        Column("met"),
-    ]
-    output.table("Targets; medians of rounds, ratios within one round", columns, [_row(line) for line in lines])
+    columns = [Column("figure"), *(Column(name, True) for name in ("target", "measured", "spread")), Column("met")]
+    output.table("Targets; medians of rounds, ratios within one round", columns, [line.cells for line in lines])
     output.line()
     for line in lines:
         if line.note and line.values:
             output.line(f"{line.figure}: {line.note}")
     known = [line for line in lines if line.is_met is not None]
-    output.line()
     left_out = len(lines) - len(known)
     tail = f"; {left_out} not measured" if left_out else ""
+    output.line()
     output.line(f"{sum(bool(line.is_met) for line in known)} of {len(known)} targets are met{tail}.")
-
-
-def _row(line: Line) -> list[str]:
-    target = f"{'<=' if line.at_most else '>='} {line.target:g}{_unit(line)}"
-    if line.measured is None:
-        return [line.figure, target, "", "", line.note]
-    measured = f"{figure_text(line.measured)}{_unit(line)}"
-    return [line.figure, target, measured, f"{line.spread:.0%}", "yes" if line.is_met else "NO"]
-
-
-def _unit(line: Line) -> str:
-    return line.unit if line.unit == "x" else f" {line.unit}"

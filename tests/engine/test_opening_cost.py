@@ -10,9 +10,9 @@ import pytest
 
 import flightlog
 from flightlog import StoreSettings
-from flightlog.benches.opening import OpeningCost, build, open_cold, put, settings_of
 from flightlog.testing import kill
 from flightlog.tests.support import inside
+from flightlog.tests.support.opening import OpeningCost, build, open_cold, put, settings_of
 from flightlog.tools.bench.machine.page_cache import cached_size, forget
 
 if TYPE_CHECKING:

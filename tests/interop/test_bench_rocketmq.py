@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from flightlog.benches.messaging.flow import THEIRS, latency_cases, throughput_cases
-from flightlog.benches.messaging.rocketmq_broker import RocketmqMessaging, why_not
-from flightlog.benches.targets.command import TargetsOptions, run_targets
+from flightlog.benches.messaging.rocketmq_broker import RocketmqMessaging
+from flightlog.benches.options import BenchOptions
+from flightlog.benches.targets.command import run_targets
 from flightlog.store.settings import FlushMode
 from flightlog.tests.interop import harness
 from flightlog.tests.interop.harness import RocketMq
@@ -20,7 +21,7 @@ from flightlog.tools.bench.java_program import RocketmqEndedError
 from flightlog.tools.bench.plan import SUBJECTS, subject_cases
 from flightlog.tools.bench.reads.reads import QUERY
 from flightlog.tools.bench.report import rival_of
-from flightlog.tools.bench.rocketmq import RIVALS, Rocketmq, check_jars
+from flightlog.tools.bench.rocketmq import RIVALS, Rocketmq, check_store_jars
 from flightlog.tools.bench.runner import measure, run
 
 FIELDS: tuple[dict[str, Any], ...] = (
@@ -38,7 +39,7 @@ CALLS = 40
 @pytest.mark.ci
 def test_every_case_is_put(rocketmq: RocketMq, tmp_path: Path) -> None:
     jars = harness.JAVA_FOLDER / "target" / "dependency"
-    check_jars(jars)
+    check_store_jars("--rocketmq", jars)
     theirs = Rocketmq(jars)
     with theirs.running(tmp_path, 1_000):
         for fields in FIELDS:
@@ -55,7 +56,7 @@ def test_every_case_is_put(rocketmq: RocketMq, tmp_path: Path) -> None:
 @pytest.mark.ci
 def test_a_target_is_held_against_it(rocketmq: RocketMq, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jars = harness.JAVA_FOLDER / "target" / "dependency"
-    options = TargetsOptions(only=("recovery",), rocketmq=jars, rounds=1, quick=True, folder=tmp_path, as_json=True)
+    options = BenchOptions(only=("recovery",), rocketmq=jars, rounds=1, quick=True, folder=tmp_path, as_json=True)
     assert run_targets(options) == 0
     [line] = json.loads(capsys.readouterr().out)["lines"]
     assert line["group"] == "recovery" and line["measured"] > 0
@@ -84,7 +85,6 @@ def test_the_same_files_are_read_asked_and_recovered(rocketmq: RocketMq, tmp_pat
 @pytest.mark.ci
 def test_its_broker_and_client_take_the_messaging_loads(rocketmq: RocketMq, tmp_path: Path) -> None:
     jars = harness.JAVA_FOLDER / "target" / "dependency"
-    assert why_not(jars) is None
     with RocketmqMessaging(jars, tmp_path, warm_count=20) as theirs:
         cases = latency_cases(FlushMode.ASYNC, (2,), 100, 0.1, theirs) + throughput_cases((2,), CALLS, theirs)
         theirs_alone = [case for case in cases if case.who.startswith(MAPPED)]

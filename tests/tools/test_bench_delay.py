@@ -23,7 +23,7 @@ def test_every_message_is_measured(kind: str, mode: FlushMode, tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", [LEVEL, TIMER])
 def test_an_idle_store(kind: str, tmp_path: Path) -> None:
-    found = measure_idle(tmp_path / "idle", kind, 3, 0.01, settle_s=0.0)
+    found = measure_idle(kind, 3, 0.01, tmp_path / "idle", settle_s=0.0)
     assert found.count == 3
     assert found.figures["CPU, ms a second"] >= 0
     assert found.figures["context switches a second"] * 0.01 >= 0.99, "to sleep is a context switch"

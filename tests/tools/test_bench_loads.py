@@ -12,8 +12,10 @@ import pytest
 
 from flightlog.benches import delay, readers
 from flightlog.benches.loads import await_all, body_of, load, number_of, percentiles, run_loads
-from flightlog.benches.messaging.parts import DRAWS, message_parts
+from flightlog.benches.messaging.flow import burst_case, latency_cases, throughput_cases
+from flightlog.benches.run import message_parts
 from flightlog.store.errors import UsageError
+from flightlog.store.settings import FlushMode
 from flightlog.tools.bench.case import Case, Sample
 from flightlog.tools.bench.harness import Options
 
@@ -25,19 +27,27 @@ if TYPE_CHECKING:
 BENCHES = str(Path(__file__).resolve().parents[2] / "benches" / "run.py")
 
 
+DRAWS = {
+    "latency": latency_cases(FlushMode.ASYNC, (1,), 1, 1)[0].draw,
+    "throughput": throughput_cases((1,), 1)[0].draw,
+    "burst": burst_case(1).draw,
+}
+
+
 def made(who: str, task: str, series: list[object]) -> Case:
-    return load(who, task, lambda folder: Sample(2, 1.0, 1.0, figures={"p50 ms": 0.25, "files": 0}, series=series))
+    sample = Sample(2, 1.0, 1.0, figures={"p50 ms": 0.25, "files": 0}, series=series)
+    return load(who, f"The {task}", lambda folder: sample, DRAWS.get(task))
 
 
 def test_it_is_told_kept_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = {
-        "latency": [made(f"a, {n} consumers", "The latency", [0.5 * n, 1.0]) for n in (1, 4)],
-        "throughput": [made(f"c, {n} consumers", "The throughput", [(n, 10.0 * n)]) for n in (1, 2)],
-        "burst": [made("d", "The burst", [(0.0, 1)])],
-        "rebalance": [made("e", "The rebalance", [])],
+        "latency": [made(f"a, {n} consumers", "latency", [0.5 * n, 1.0]) for n in (1, 4)],
+        "throughput": [made(f"c, {n} consumers", "throughput", [(n, 10.0 * n)]) for n in (1, 2)],
+        "burst": [made("d", "burst", [(0.0, 1)])],
+        "rebalance": [made("e", "rebalance", [])],
     }
     kept, drawn = tmp_path / "kept.json", tmp_path / "drawn.svg"
-    assert run_loads(parts, Options(folder=tmp_path, save=kept, plot=drawn), DRAWS, notes=["a note"]) == 0
+    assert run_loads(parts, Options(folder=tmp_path, save=kept, plot=drawn), notes=["a note"]) == 0
     told = capsys.readouterr()
     assert "6 loads" in told.err and all(f"The {name}\n" in told.out for name in parts) and "a note" in told.out
     outcomes = json.loads(kept.read_text())["outcomes"]
@@ -45,7 +55,7 @@ def test_it_is_told_kept_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture
     assert outcomes[0]["figures"] == {"p50 ms": 0.25, "files": 0}
     text = drawn.read_text()
     assert "messages behind" in text and "The latency" in text and "The rebalance" not in text
-    assert run_loads(parts, Options(only=["burst"], as_json=True), DRAWS) == 0
+    assert run_loads(parts, Options(only=["burst"], as_json=True)) == 0
     assert [row["who"] for row in json.loads(capsys.readouterr().out)["outcomes"]] == ["d"]
     assert set(tmp_path.iterdir()) == {kept, drawn}, "the folder is left as it was"
 
@@ -62,12 +72,12 @@ def test_it_is_told_kept_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture
 )
 def test_wrong_options_are_refused_before_anything_is_written(options: Options, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        run_loads(message_parts(quick=True), options, DRAWS)
+        run_loads(message_parts(quick=True), options)
 
 
 def test_a_full_disk_is_told_beforehand(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="free, expected"):
-        run_loads({"readers": []}, Options(folder=tmp_path), {}, room=1 << 60)
+        run_loads({"readers": []}, Options(folder=tmp_path), room=1 << 60)
 
 
 @pytest.mark.parametrize(

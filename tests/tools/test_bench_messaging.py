@@ -10,7 +10,7 @@ import pytest
 from flightlog.benches.messaging.flow import CONTENDERS, LISTS, burst, latency_cases, points_of, throughput_cases
 from flightlog.benches.messaging.groups import CHANGES, STRATEGIES, Life, rebalance_cases
 from flightlog.benches.messaging.pulls import pulls
-from flightlog.benches.messaging.rocketmq_broker import JARS, why_not
+from flightlog.benches.messaging.rocketmq_broker import JARS, RocketmqMessaging
 from flightlog.benches.messaging.sqlite_queue import SqliteQueue
 from flightlog.store.errors import UsageError
 from flightlog.store.settings import FlushMode
@@ -45,14 +45,14 @@ def test_a_backlog_is_worked_off_by_any_number(tmp_path: Path) -> None:
     assert [[members for members, _ in points] for points in lines.values()] == [[1, 3]] * 4
 
 
-def test_rocketmq_is_left_out_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "--rocketmq FOLDER" in str(why_not(None))
-    with pytest.raises(UsageError, match="rocketmq-broker-"):
-        why_not(tmp_path)
-    for jar in JARS:
-        (tmp_path / jar.replace("*", "5.3.3")).touch()
+def test_rocketmq_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"--rocketmq .*: no rocketmq-broker-\*\.jar there"):
+        RocketmqMessaging(tmp_path)
+    for name in JARS:
+        (tmp_path / f"{name}-5.3.3.jar").touch()
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "no java on the PATH" in str(why_not(tmp_path))
+    with pytest.raises(UsageError, match="no java on the PATH"):
+        RocketmqMessaging(tmp_path)
 
 
 def test_a_burst_is_followed_until_it_is_worked_off(tmp_path: Path) -> None:

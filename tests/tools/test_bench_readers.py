@@ -10,8 +10,17 @@ from pathlib import Path
 import pytest
 
 from flightlog import open_read_only
-from flightlog.benches.reader import again_and_again
-from flightlog.benches.readers import KINDS, PACE, PROCESSES, SHARE, THREADS, Readers, backlog, figures_of
+from flightlog.benches.readers import (
+    KINDS,
+    PACE,
+    PROCESSES,
+    SHARE,
+    THREADS,
+    Readers,
+    again_and_again,
+    backlog,
+    figures_of,
+)
 from flightlog.tools.bench.messages import QUEUES, TOPIC
 
 

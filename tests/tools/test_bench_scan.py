@@ -56,7 +56,7 @@ def test_a_plan_names_its_stores_and_grows_with_them() -> None:
     plan = make_plan(Options())
     assert [(is_mixed, size) for is_mixed, size, _ in plan.stores] == [*((False, s) for s in BODY_SIZES), (True, 1024)]
     assert (plan.size, plan.rounds) == (1 << 30, 5)
-    assert make_plan(Options(size=2048)).seconds > 1.7 * plan.seconds
+    assert make_plan(Options(size=2048)).room == 2 * plan.room
     assert [names(each) for each in make_plan(Options(only=["sum,count"], body_sizes=[100])).stores] == [
         ["sum", "count"]
     ]
@@ -178,7 +178,7 @@ def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     small = ("--quick", "--size", "4", "--body-size", "1024", "--only", few, "--folder", tmp_path)
     finished = cli("bench", "scan", *small, "--json", "--save", kept)
     assert finished.code == 0, finished.err
-    assert "1 rounds, about" in finished.err
+    assert "1 rounds, up to" in finished.err
     found = json.loads(finished.out)
     assert found == json.loads(kept.read_text())
     outcomes = found["outcomes"]

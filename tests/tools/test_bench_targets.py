@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flightlog.benches.options import BenchOptions
 from flightlog.benches.targets import command as targets
-from flightlog.benches.targets.command import TargetsOptions, contests_of, sizes_of
-from flightlog.benches.targets.figures import GROUPS, SCAN_TARGETS, Contest, Figure, contests
+from flightlog.benches.targets.command import QUICK, contests_of, sizes_of
+from flightlog.benches.targets.figures import GROUPS, SCAN_TARGETS, Contest, Figure, contests, returned
 from flightlog.benches.targets.lines import Line, show
-from flightlog.benches.targets.measures import line_of
 from flightlog.store import native
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.case import MAPPED, OWN, PLAIN, PLAIN_COLD, POOL, Case, Outcome, Sample
+from flightlog.tools.bench.messages import record_size
 from flightlog.tools.bench.reads.reads import READ_BATCH
 from flightlog.tools.bench.rocketmq import Rocketmq
 from flightlog.tools.bench.scan.queries import NAMES
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     Cli = Callable[..., Finished]
 
 BENCHES = str(Path(__file__).resolve().parents[2] / "benches" / "run.py")
-OF_THEIR_OWN = {"paced", "device", "readers", "query", "scan"}
-"""Groups that are no contest of cases."""
+BY_THEMSELVES = {"paced", "device", "readers", "query"}
+"""Groups whose figures have no rival."""
 ROCKETMQ = Rocketmq(Path())
 
 
@@ -39,20 +40,22 @@ NEEDS_KERNEL = pytest.mark.skipif("c" not in native.available(), reason="the tar
 
 
 def plans(peers: Sequence[str] = tuple(PEERS), groups: Sequence[str] = GROUPS) -> list[Contest]:
-    return contests(peers, ROCKETMQ, groups, 88_000, 100, 100)
+    return contests(peers, ROCKETMQ, groups, QUICK)
 
 
 @NEEDS_KERNEL
 def test_every_group_has_figures() -> None:
     found = {figure.group for contest in plans() for figure in contest.figures}
-    assert found | OF_THEIR_OWN == set(GROUPS) and not found & OF_THEIR_OWN
+    assert found | {"scan"} == set(GROUPS)
+    assert {f.group for contest in plans() for f in contest.figures if not f.rivals} == BY_THEMSELVES
 
 
 def test_one_group_alone_is_measured_alone() -> None:
-    for group in set(GROUPS) - OF_THEIR_OWN:
+    for group in GROUPS:
         for contest in plans(groups=[group]):
             assert {figure.group for figure in contest.figures} == {group}
-            assert set(contest.cases()) == {x for f in contest.figures for x in (f.own, *f.rivals)}
+            cases = {x for f in contest.figures for x in (f.own, *f.rivals)}
+            assert set(contest.cases()) == {*cases, *contest.beside} and bool(contest.beside) == (group == "paced")
 
 
 def test_rivals_handle_the_same_messages_with_the_same_promise() -> None:
@@ -96,13 +99,13 @@ def test_every_query_of_a_scan_has_a_target_at_every_size() -> None:
 @NEEDS_KERNEL
 def test_a_scan_is_measured_on_request_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="free, expected"):
-        targets.run_targets(TargetsOptions(size=1 << 40))
+        targets.run_targets(BenchOptions(size=1 << 40))
     assert "query; 5 rounds" in capsys.readouterr().err
 
 
 @NEEDS_KERNEL
 def test_without_rocketmq_its_lines_say_so() -> None:
-    found, missing, _ = contests_of(sizes_of(TargetsOptions(quick=True)), GROUPS, None)
+    found, missing, _ = contests_of(sizes_of(BenchOptions(quick=True)), GROUPS, None)
     left = [figure for contest in found for figure in contest.figures]
     assert left and not any(figure.needs_rocketmq for figure in left)
     assert {line.group for line in missing} == {
@@ -122,12 +125,14 @@ def test_a_ratio_is_that_of_one_round_to_the_best_rival_of_it() -> None:
         one: outcome(one, [9, 9, 9], [8, 20, 20]),
         other: outcome(other, [3, 3, 3], [9, 12, 6]),
     }
-    drained = line_of(Figure("put", "put", 2.9, own, (one, other)), outcomes)
+    drained = Figure("put", "put", 2.9, own, (one, other)).line(outcomes)
     assert drained.values == pytest.approx((4, 3, 3))
     assert drained.measured == pytest.approx(3) and drained.is_met
     assert drained.note == f"the fastest of 2 is {POOL}"
-    returned = line_of(Figure("put", "put", 3, own, (one,), returned=True), outcomes)
-    assert returned.values == pytest.approx((9, 4.5, 9)) and not returned.note
+    at_once = Figure("put", "put", 3, own, (one,), returned).line(outcomes)
+    assert at_once.values == pytest.approx((9, 4.5, 9)) and not at_once.note
+    time = Figure("scan", "put", 1.3, own, (one,), at_most=True).line(outcomes)
+    assert time.values == pytest.approx((0.25, 0.2, 0.1)) and time.is_met, "of a multiple of time, less is better"
 
 
 def test_what_a_line_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,39 +158,39 @@ def test_what_a_line_says(capsys: pytest.CaptureFixture[str]) -> None:
 def test_syncs_are_measured_in_filled_stores() -> None:
     cases = [case for contest in plans((), ("sync", "sync-threads")) for case in contest.cases()]
     assert {case.threads for case in cases} == {1, 64}
-    assert {case.filled for case in cases} == {88_000}
+    assert {case.filled for case in cases} == {QUICK.sync_fill_size // record_size(1024)}
 
 
 def test_sizes_are_chosen() -> None:
-    kinds = TargetsOptions(), TargetsOptions(full=True), TargetsOptions(quick=True)
+    kinds = BenchOptions(), BenchOptions(full=True), BenchOptions(quick=True)
     usual, full, quick = map(sizes_of, kinds)
     assert usual.size >= 300_000_000 and usual.rounds == full.rounds == 5
     assert full.device_step_size * full.device_steps == 900_000_000 and full.recovery_size == 2 << 30
     assert quick.size < usual.size / 100
     assert usual.sync_fill_size >= 100_000_000 and full.sync_fill_size >= 100_000_000, "RocketMQ's syncs are dear then"
-    own = sizes_of(TargetsOptions(size=2, sync_size=0.5, rounds=3))
+    own = sizes_of(BenchOptions(size=2, sync_size=0.5, rounds=3))
     assert (own.size, own.recovery_size, own.sync_size, own.rounds) == (2_000_000, 2_000_000, 500_000, 3)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (TargetsOptions(only=["put,speed"]), "--only speed: expected some of put"),
-        (TargetsOptions(size=0), "--size 0"),
-        (TargetsOptions(rounds=-1), "--rounds -1"),
-        (TargetsOptions(rocketmq=Path("/proc")), "rocketmq=/proc: no rocketmq-store"),
-        (TargetsOptions(folder=Path("/no/folder")), "--folder /no/folder"),
-        (TargetsOptions(save=Path("/no/folder/targets.json")), "--save /no/folder/targets.json"),
+        (BenchOptions(only=["put,speed"]), "--only speed: expected some of put"),
+        (BenchOptions(size=0), "--size 0"),
+        (BenchOptions(rounds=-1), "--rounds -1"),
+        (BenchOptions(rocketmq=Path("/proc")), "--rocketmq /proc: no rocketmq-store"),
+        (BenchOptions(folder=Path("/no/folder")), "--folder /no/folder"),
+        (BenchOptions(save=Path("/no/folder/targets.json")), "--save /no/folder/targets.json"),
     ],
 )
-def test_wrong_calls(options: TargetsOptions, says: str) -> None:
+def test_wrong_calls(options: BenchOptions, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         targets.run_targets(options)
 
 
 def test_a_file_system_in_memory_is_refused(in_memory: Path) -> None:
     with pytest.raises(UsageError, match="a sync syncs nothing"):
-        targets.run_targets(TargetsOptions(folder=in_memory))
+        targets.run_targets(BenchOptions(folder=in_memory))
     assert not list(in_memory.iterdir())
 
 

@@ -1,67 +1,55 @@
-"""How many calls the loads of a comparison get, so that all of it takes as long as it was given."""
+"""How many calls the cases of a comparison get, so that all of it takes as long as it was given."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flightlog.tools.bench.case import NOTHING, OWN, Case, Sample
-from flightlog.tools.bench.runner import BATCHES_MIN, PILOT_S, ROUND_MIN_S, SIZE_MAX, Trial, measure, plan, try_out
+from flightlog.tools.bench.runner import BATCHES_MIN, CALLS_MIN, PILOT_S, ROUND_MIN_S, SIZE_MAX, measure, sized
 from flightlog.tools.bench.writers import put_case
 
-
-def trial(case: Case, fixed_s: float, call_s: float) -> Trial:
-    return Trial(case, fixed_s, call_s, call_s / 2)
-
-
-def test_rounds_come_to_the_time_that_they_were_given() -> None:
-    fast, slow = (
-        trial(put_case(OWN, sync=False, body_size=100), 0.1, 1e-5),
-        trial(put_case(OWN, sync=True, body_size=100), 0.2, 1e-3),
-    )
-    found = plan([fast, slow], 5, 60)
-    assert found.rounds == 5 and found.seconds == pytest.approx(60, rel=0.01)
-    assert found.cases == [fast.case, slow.case]
-    assert [t.round_s(case) for t, case in zip((fast, slow), found.cases, strict=True)] == pytest.approx(
-        [5, 5], rel=0.01
-    )
-    assert found.cases[1].calls == round((5 - 0.2) / 1e-3)
-    # There are fewer rounds, and one at least, where even the shortest ones take longer.
-    assert plan([fast, slow], 5, 2).rounds == 4
-    assert plan([fast, slow], 5, -1).rounds == 1
-    least = plan([fast, slow], 5, 2, all_rounds=True)
-    assert least.rounds == 5
-    assert [case.calls for case in least.cases] == [round(ROUND_MIN_S / (t.timed_s)) for t in (fast, slow)]
-    assert plan([trial(fast.case, 0, 1e-9)], 1, 600).cases[0].size <= SIZE_MAX
+FIXED_S, CALL_S, TIMED_S, PUT_S = 0.25, 30e-6, 20e-6, 10e-6
+"""What a round costs, and each of its calls: with their preparation, until all is dispatched, until it returns."""
 
 
-def test_one_that_needs_more_than_its_part_leaves_less_to_the_others() -> None:
-    late = trial(put_case(OWN, sync=True, body_size=100, batch=8192, columns=True), 3.0, 0.5)
-    others = [trial(put_case(OWN, sync=False, body_size=size), 0.1, 1e-5) for size in (100, 1024)]
-    found = plan([others[0], late, others[1]], 1, 20)
-    assert found.cases[1].calls == BATCHES_MIN
-    assert found.seconds == pytest.approx(20, rel=0.01)
-
-
-def test_a_trial_tells_what_is_fixed_from_what_a_call_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = 0.0
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], Callable[[Case], Sample]]:
+    """How many calls each round had, and a run on a clock of its own."""
+    clock, calls = 0.0, list[int]()
     monkeypatch.setattr("flightlog.tools.bench.runner.time.perf_counter", lambda: clock)
-    asked = []
 
     def run(case: Case) -> Sample:
         nonlocal clock
-        calls = case.calls
-        asked.append(calls)
-        clock += 0.25 + calls * 30e-6
-        return Sample(calls, calls * 20e-6, calls * 10e-6)
+        calls.append(case.calls)
+        clock += FIXED_S + case.calls * CALL_S
+        return Sample(case.calls, case.calls * TIMED_S, case.calls * PUT_S)
 
-    found = try_out(put_case(OWN, sync=False, body_size=100), run)
-    assert found.fixed_s == pytest.approx(0.25) and found.call_s == pytest.approx(30e-6)
-    assert found.timed_s == pytest.approx(20e-6)
-    assert asked[-1] * 10e-6 >= PILOT_S > asked[-2] * 10e-6
-    assert found.timed(1).calls == 50_000
+    return calls, run
+
+
+Asked = tuple[list[int], Callable[[Case], Sample]]
+
+
+def test_a_round_comes_to_the_time_that_it_was_given(asked: Asked) -> None:
+    calls, run = asked
+    case, seconds = sized(put_case(OWN, body_size=100), 5.0, run)
+    assert calls[-1] * PUT_S >= PILOT_S > calls[-2] * PUT_S
+    assert seconds == pytest.approx(5.0, rel=0.01)
+    assert case.calls == pytest.approx((5.0 - FIXED_S) / CALL_S, rel=0.01)
+    assert sized(put_case(OWN, body_size=100), 1.0, run, timed=True)[0].calls == pytest.approx(1.0 / TIMED_S)
+
+
+def test_a_round_is_never_too_short_nor_too_large(asked: Asked) -> None:
+    _, run = asked
+    assert sized(put_case(OWN, body_size=100), 0.1, run)[0].calls == round(ROUND_MIN_S / TIMED_S)
+    assert sized(put_case(OWN, body_size=1024), 600, run)[0].size <= SIZE_MAX
+    single, batched = (put_case(OWN, sync=True, body_size=100, batch=batch, threads=2) for batch in (1, 8192))
+    assert sized(single, 1e-9, run, timed=True)[0].calls == 2 * CALLS_MIN
+    assert sized(batched, 1e-9, run, timed=True)[0].calls == 2 * BATCHES_MIN
 
 
 def test_a_machine_that_slows_down_gets_fewer_rounds(tmp_path: Path) -> None:

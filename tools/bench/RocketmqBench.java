@@ -12,12 +12,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.stream.Stream;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -37,13 +35,12 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * RocketMQ's store at its defaults, asked line by line. Every answer is a line of JSON.
  *
  * <pre>
- * warm FOLDER COUNT
  * put FOLDER FLUSH mapped|pool BODY_SIZE QUEUES BATCH THREADS CALLS FIRST_CALLS RATE LATENCIES|-
  *                                                the first calls come before the clock starts
  * open FOLDER SEGMENT_SIZE QUEUE_FILE_ENTRIES    a store that is there; answers when everything is dispatched
  * fill FOLDER SEGMENT_SIZE QUEUE_FILE_ENTRIES BODY_SIZE QUEUES COUNT
  * read QUEUES COUNT                              everything in it, decoded, so many messages a call
- * query KEYS LATENCIES|-                         key-00000000 and so on, in random order
+ * query KEYS LATENCIES                           key-00000000 and so on, in random order
  * close
  * </pre>
  */
@@ -52,7 +49,6 @@ public final class RocketmqBench {
     private static final String TOPIC = "bench";
     private static final InetSocketAddress HOST = new InetSocketAddress("127.0.0.1", 10911);
     private static final long SPIN_NS = 200_000;
-    private static final int WARM_BODY_SIZE = 1024;
     private static final int FIRST_MESSAGES_MAX = 1 << 16;
     private static final PrintStream ANSWERS = System.out;
 
@@ -79,28 +75,19 @@ public final class RocketmqBench {
 
     private static String obey(String[] words) throws Exception {
         switch (words[0]) {
-            case "warm":
-                Round round = new Round(
-                    words[1], "ASYNC_FLUSH", false, WARM_BODY_SIZE, 4, 1, 1, Integer.parseInt(words[2]), 0, 1, 0, "-");
-                round.run();
-                deleteAll(Path.of(words[1]));
-                return "{}";
             case "put":
-                return new Round(
-                    words[1], words[2], words[3].equals("pool"), Integer.parseInt(words[4]), Integer.parseInt(words[5]),
-                    Integer.parseInt(words[6]), Integer.parseInt(words[7]), Integer.parseInt(words[8]),
-                    Integer.parseInt(words[9]), Integer.parseInt(words[10]), Long.parseLong(words[11]), words[12]).run();
+                return new Round(words).run();
             case "open":
-                opened = new Opened(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+                opened = new Opened(words[1], number(words[2]), number(words[3]));
                 return "{}";
             case "fill":
-                opened = new Opened(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
-                opened.fill(Integer.parseInt(words[4]), Integer.parseInt(words[5]), Integer.parseInt(words[6]));
+                opened = new Opened(words[1], number(words[2]), number(words[3]));
+                opened.fill(number(words[4]), number(words[5]), number(words[6]));
                 return "{}";
             case "read":
-                return opened.read(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+                return opened.read(number(words[1]), number(words[2]));
             case "query":
-                return opened.query(Integer.parseInt(words[1]), words[2]);
+                return opened.query(number(words[1]), words[2]);
             case "close":
                 opened.store.shutdown();
                 opened = null;
@@ -110,12 +97,21 @@ public final class RocketmqBench {
         }
     }
 
-    private static void deleteAll(Path folder) throws Exception {
-        try (Stream<Path> paths = Files.walk(folder)) {
-            for (Path path : (Iterable<Path>) paths.sorted(Comparator.reverseOrder())::iterator) {
-                Files.delete(path);
-            }
+    private static int number(String word) {
+        return Integer.parseInt(word);
+    }
+
+    private static void check(PutMessageResult result) {
+        if (!result.isOk()) {
+            throw new IllegalStateException("a put gave " + result.getPutMessageStatus());
         }
+    }
+
+    /** The bytes of every body. */
+    private static byte[] body(int size) {
+        byte[] body = new byte[size];
+        new Random(1).nextBytes(body);
+        return body;
     }
 
     private static DefaultMessageStore start(String folder, MessageStoreConfig config) throws Exception {
@@ -178,33 +174,27 @@ public final class RocketmqBench {
         }
 
         void fill(int bodySize, int queues, int count) throws Exception {
-            byte[] body = new byte[bodySize];
-            new Random(1).nextBytes(body);
+            byte[] body = body(bodySize);
             for (int i = 0; i < count; i++) {
-                PutMessageResult result = store.putMessage(message(body, i, queues));
-                if (!result.isOk()) {
-                    throw new IllegalStateException(result.toString());
-                }
+                check(store.putMessage(message(body, i, queues)));
             }
         }
 
         String read(int queues, int count) throws Exception {
             long messages = 0;
-            long bodySize = 0;
             for (int queueId = 0; queueId < queues; queueId++) {
                 long offset = store.getMinOffsetInQueue(TOPIC, queueId);
                 long end = store.getMaxOffsetInQueue(TOPIC, queueId);
                 while (offset < end) {
                     GetMessageResult result = store.getMessage("bench", TOPIC, queueId, offset, count, null);
                     for (ByteBuffer buffer : result.getMessageBufferList()) {
-                        bodySize += MessageDecoder.decode(buffer, true, false).getBody().length;
-                        messages++;
+                        messages += MessageDecoder.decode(buffer, true, false) == null ? 0 : 1;
                     }
                     result.release();
                     offset = result.getNextBeginOffset();
                 }
             }
-            return "{\"messages\": " + messages + ", \"body_size\": " + bodySize + "}";
+            return "{\"messages\": " + messages + "}";
         }
 
         String query(int count, String latencyFile) throws Exception {
@@ -213,7 +203,7 @@ public final class RocketmqBench {
                 keys.add(String.format("key-%08d", i));
             }
             Collections.shuffle(keys, new Random(1));
-            long[] latenciesNs = new long[latencyFile.equals("-") ? 0 : count];
+            long[] latenciesNs = new long[count];
             long messages = 0;
             for (int i = 0; i < count; i++) {
                 long startedNs = System.nanoTime();
@@ -223,9 +213,7 @@ public final class RocketmqBench {
                     messages++;
                 }
                 result.release();
-                if (latenciesNs.length > 0) {
-                    latenciesNs[i] = System.nanoTime() - startedNs;
-                }
+                latenciesNs[i] = System.nanoTime() - startedNs;
             }
             write(latenciesNs, latencyFile);
             return "{\"messages\": " + messages + "}";
@@ -234,38 +222,28 @@ public final class RocketmqBench {
 
     /** One fresh store, filled by one load. */
     private static final class Round {
-        private final String folder;
-        private final String flush;
-        private final boolean hasPool;
+        private final String[] words;
+        private final byte[] body;
         private final int queues;
         private final int batch;
-        private final int threads;
-        private final int calls;
-        private final int firstCalls;
-        private final int firstThreads;
         private final long rate;
-        private final String latencyFile;
-        private final byte[] body;
         private DefaultMessageStore store;
 
-        Round(String folder, String flush, boolean hasPool, int bodySize, int queues, int batch, int threads, int calls,
-              int firstCalls, int firstThreads, long rate, String latencyFile) {
-            this.folder = folder;
-            this.flush = flush;
-            this.hasPool = hasPool;
-            this.queues = queues;
-            this.batch = batch;
-            this.threads = threads;
-            this.calls = calls;
-            this.firstCalls = firstCalls;
-            this.firstThreads = firstThreads;
-            this.rate = rate;
-            this.latencyFile = latencyFile;
-            this.body = new byte[bodySize];
-            new Random(1).nextBytes(body);
+        /** The words of a put. */
+        Round(String[] words) {
+            this.words = words;
+            body = body(number(words[4]));
+            queues = number(words[5]);
+            batch = number(words[6]);
+            rate = number(words[11]);
         }
 
         String run() throws Exception {
+            int threads = number(words[7]);
+            int calls = number(words[8]);
+            int firstCalls = number(words[9]);
+            int firstThreads = number(words[10]);
+            String latencyFile = words[12];
             MessageExtBrokerInner[] firstMessages = make(Math.min(firstCalls, Math.max(FIRST_MESSAGES_MAX / batch, 1)));
             MessageExtBrokerInner[] messages = make(calls);
             store = open();
@@ -294,10 +272,10 @@ public final class RocketmqBench {
 
         private DefaultMessageStore open() throws Exception {
             MessageStoreConfig config = new MessageStoreConfig();
-            config.setFlushDiskType(FlushDiskType.valueOf(flush));
-            config.setTransientStorePoolEnable(hasPool);
+            config.setFlushDiskType(FlushDiskType.valueOf(words[2]));
+            config.setTransientStorePoolEnable(words[3].equals("pool"));
             config.setTransientStorePoolSize(2); // for five, its default, of 1 GiB each, few machines have the memory
-            return start(folder, config);
+            return start(words[1], config);
         }
 
         private MessageExtBrokerInner[] make(int count) {
@@ -367,12 +345,9 @@ public final class RocketmqBench {
         }
 
         private void put(MessageExtBrokerInner message) {
-            PutMessageResult result = message instanceof MessageExtBatch
+            check(message instanceof MessageExtBatch
                 ? store.putMessages((MessageExtBatch) message)
-                : store.putMessage(message);
-            if (!result.isOk()) {
-                throw new IllegalStateException("a put gave " + result.getPutMessageStatus());
-            }
+                : store.putMessage(message));
         }
 
         private static void waitUntil(long dueNs) {
@@ -386,7 +361,7 @@ public final class RocketmqBench {
         /** Bytes that the device under the folder has taken; -1 where it does not tell. */
         private long deviceSize() {
             try {
-                Object device = Files.getAttribute(Path.of(folder).getParent(), "unix:dev");
+                Object device = Files.getAttribute(Path.of(words[1]).getParent(), "unix:dev");
                 long number = (Long) device;
                 long major = (number >> 8) & 0xfff;
                 long minor = (number & 0xff) | ((number >> 12) & 0xfff00);

@@ -1,8 +1,9 @@
 """The one model of the bench: a case, a sample (one round of it), and its outcome (all rounds).
 
-Everything that is measured is a case: a put by some writer in some mode, a read, a recovery, a query through Spark. A
-case says who does what, prepares its work, which is not timed, and names its reference in the same run. `runner` runs
-cases round by round; `report` and `plot` show their outcomes.
+Everything that is measured is a case: a put by some writer in some mode, a read, a recovery, a query through Spark, a
+load on a server, a delivery. A case says who does what, prepares its work, which is not timed, names its reference in
+the same run, and says what is reported of it. `runner` runs cases round by round; `report` and `plot` show their
+outcomes.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from .messages import record_size
 
 OWN, PURE = "flightlog", "flightlog, pure"
 MAPPED, POOL = "RocketMQ", "RocketMQ, transient pool"
-RAW_LOOP, MEMCPY, FRESH_PAGES, FILE, NOTHING = "raw loop", "memcpy", "fresh pages", "buffered file", "nothing"
+RAW_LOOP, MEMCPY, FRESH_PAGES, NOTHING = "raw loop", "memcpy", "fresh pages", "nothing"
 PLAIN, PLAIN_COLD = "plain read", "plain read, cold"
-REFERENCES = (MEMCPY, FRESH_PAGES, RAW_LOOP, FILE, NOTHING, PLAIN, PLAIN_COLD)
-"""Limits that no store can beat, and writers that promise less than a store."""
+REFERENCES = (MEMCPY, FRESH_PAGES, RAW_LOOP, NOTHING, PLAIN, PLAIN_COLD)
+"""Limits that no store can beat."""
 PUT = "put"
 PERCENTILES, WAIT_PERCENTILES = (50.0, 99.0, 99.9), (99.0, 99.9)
 NONE = np.empty(0, np.int64)
@@ -63,6 +64,8 @@ Work = Callable[[bool], "Sample | np.ndarray | None"]
 (int64, ns), or None if only the time until it returns counts."""
 Prepare = Callable[["Case", Path], AbstractContextManager[Work]]
 """(case, folder) -> the work, ready to be timed. Files that it leaves in `folder` are reused by later rounds."""
+Draw = Callable[[Any, Mapping[str, Sequence[Any]]], None]
+"""(axes, series by who) -> drawn."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,12 @@ class Case:
     """Calls before the clock starts; None: a few."""
     needs_disk: bool = field(default=False, kw_only=True, compare=False)
     """Whether it measures the disk: on a file system in memory, its figure would mean nothing."""
+    rival: tuple[str, str] | None = field(default=None, kw_only=True, compare=False)
+    """Who and task of RocketMQ's case to compare it with, if RocketMQ takes part."""
+    has_figures: bool = field(default=False, kw_only=True, compare=False)
+    """Whether the figures of its samples are reported, in a table of its task, instead of its rate."""
+    draw: Draw | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """How the series of all cases of its task are drawn in one panel; None: its rate and latencies are drawn."""
 
     @property
     def mode(self) -> str:
@@ -129,6 +138,13 @@ class Case:
     def size(self) -> int:
         """Bytes of records per round."""
         return self.count * self.record_size
+
+    @property
+    def table(self) -> str:
+        """The title of its table."""
+        if self.has_figures:
+            return self.task
+        return f"Bodies of {self.body_size:,} bytes (records of {self.record_size:,} bytes)"
 
     @property
     def is_rocketmq(self) -> bool:
@@ -186,8 +202,8 @@ class Outcome:
 
     def wait_ns(self, percentile: float) -> float:
         """Percentile of a call's wait for another thread; NaN without a rate."""
-        stamped = self.stamped
-        return _percentile([] if stamped is None or not len(stamped.waits_ns) else [stamped.waits_ns], percentile)
+        waits_ns = NONE if self.stamped is None else self.stamped.waits_ns
+        return _percentile([waits_ns] if len(waits_ns) else [], percentile)
 
     def part_of(self, reference: Outcome) -> float:
         """Speed relative to its reference, per message, within each round; 1.0 is equally fast."""

@@ -8,9 +8,9 @@ had returned, until it began. During a wait, another thread has the interpreter 
 from __future__ import annotations
 
 import gc
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import cycle, islice
 from typing import Any, NamedTuple, TypeVar
@@ -99,23 +99,9 @@ def _paced(put: Put, units: Iterator[Any], count: int, pause_ns: float, delay_ns
 
 def in_threads(works: Sequence[Callable[[], T]]) -> list[T]:
     """Run each function in its own thread; returns their results. Raises the first exception once all have ended."""
-    found: dict[int, T] = {}
-    errors: list[BaseException] = []
-
-    def one(i: int) -> None:
-        try:
-            found[i] = works[i]()
-        except BaseException as e:
-            errors.append(e)
-
-    threads = [threading.Thread(target=one, args=(i,), name=f"bench-{i}") for i in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return [found[i] for i in range(len(works))]
+    with ThreadPoolExecutor(len(works), "bench") as pool:
+        running = [pool.submit(work) for work in works]
+    return [each.result() for each in running]
 
 
 @contextmanager

@@ -18,8 +18,6 @@ from .machine.machine import Machine, this_machine
 from .machine.scratch import scratch_folder
 from .report import say
 
-Draw = Callable[[Sequence[Outcome], Machine, Path], None]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -37,13 +35,13 @@ class Options:
     """Messages per round; None: as many as make a short round."""
     versus: Sequence[str] = ()
     rocketmq: Path | None = None
-    """The jars of RocketMQ's proxy and name server; None: without them."""
+    """A folder of RocketMQ's jars; None: without it."""
     quick: bool = False
     rounds: int | None = None
     seconds: float | None = None
     """About how long the run may take (s)."""
     size: float | None = None
-    """MiB of a store that Spark scans."""
+    """Of a store (MiB)."""
     master: str = "local[2]"
     no_spark: bool = False
     folder: Path | None = None
@@ -52,6 +50,9 @@ class Options:
     save: Path | None = None
     plot: Path | None = None
     compare: Path | None = None
+
+    def rounds_of(self, usual: int, quick: int) -> int:
+        return self.rounds or (quick if self.quick else usual)
 
     def check(self) -> None:
         """Raises UsageError for a wrong value, before anything is written."""
@@ -120,14 +121,21 @@ def finish(
     options: Options,
     machine: Machine,
     outcomes: Sequence[Outcome],
-    show: Callable[[Output], None],
-    draw: Draw = plot.draw,
+    *,
+    show: Callable[[Output], None] | None = None,
+    notes: Sequence[str] = (),
     more: Mapping[str, Any] | None = None,
 ) -> int:
-    """Draw, save and print the outcomes; `more` is added to the JSON object. Returns the exit code."""
+    """Draw, save and print the outcomes: by `show`, or as their tables and the notes; `more` is added to the JSON
+    object. Returns the exit code."""
+
+    def show_tables(output: Output) -> None:
+        report.show(outcomes, output)
+        for note in notes:
+            output.line(note)
+
     if options.plot is not None:
-        draw(outcomes, machine, options.plot)
-    report.tell(
-        report.as_object(outcomes, machine) | dict(more or {}), show, as_json=options.as_json, save=options.save
-    )
+        plot.draw(outcomes, machine, options.plot)
+    found = report.as_object(outcomes, machine) | dict(more or {})
+    report.tell(found, show or show_tables, as_json=options.as_json, save=options.save)
     return 0

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...store.errors import FlightlogError
+from ...store.errors import FlightlogError, UsageError
 
-OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
-"""Packages of Java that RocketMQ's transient pool needs."""
+OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "jdk.internal.misc", "java.lang")
+"""Packages of Java that RocketMQ reaches into."""
+
+
+def check_jars(option: str, folder: Path, names: Sequence[str]) -> None:
+    """Raises UsageError if there is no Java, or the folder lacks one of these artifacts of org.apache.rocketmq."""
+    for name in names:
+        if not list(folder.glob(f"{name}-*.jar")):
+            raise UsageError(
+                f"{option}: no {name}-*.jar there; `mvn dependency:copy-dependencies` of "
+                f"{' and '.join(f'org.apache.rocketmq:{each}' for each in names)} leaves such a folder"
+            )
+    if shutil.which("java") is None:
+        raise UsageError(f"{option}: there is no java on the PATH; install a JDK, 11 or newer")
+
+
+def java_command(jars: Path, home: Path, memory: Sequence[str], *words: str) -> list[str]:
+    """Run a class, or a source file, with all jars of a folder; what it keeps for itself goes into `home`."""
+    opens = [f"--add-{how}=java.base/{package}=ALL-UNNAMED" for package in OPENED for how in ("opens", "exports")]
+    return ["java", *memory, *opens, f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", "-cp", f"{jars}/*", *words]
 
 
 class RocketmqEndedError(FlightlogError):
@@ -30,12 +49,8 @@ class JavaProgram:
     @contextmanager
     def running(self, folder: Path) -> Iterator[Path]:
         """Run the program; yields its home, which is removed at the end."""
-        opens = [
-            f"--add-{how}=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES for how in ("opens", "exports")
-        ]
         with TemporaryDirectory(dir=folder) as home:
-            places = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", "-cp", f"{self._jars}/*"]
-            command = ["java", *self._memory, *opens, *places, str(self._source), *self._arguments]
+            command = java_command(self._jars, Path(home), self._memory, str(self._source), *self._arguments)
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             try:
                 yield Path(home)

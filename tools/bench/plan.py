@@ -10,18 +10,17 @@ from typing import Any
 
 from ...store import native
 from ...store.errors import UsageError
-from .case import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PLAIN, PLAIN_COLD, PURE, RAW_LOOP, Case, Prepare
+from .case import FRESH_PAGES, MAPPED, MEMCPY, NOTHING, OWN, PLAIN, PLAIN_COLD, PURE, RAW_LOOP, Case, Prepare
 from .messages import BATCH
 from .reads.files import PLAIN_READ, SEALS, VERIFY, checking_seals, reading_plainly, verifying
 from .reads.reads import QUERY, READ, READ_BATCH, READ_COLD, READ_FIELDS, asking, reading, reading_batches, reading_cold
 from .reads.recover import RECOVER, recovering
-from .rocketmq import Rocketmq, check_jars
+from .rocketmq import RIVALS, Rocketmq, check_store_jars
 from .writers import check_peer, own_writers, peers_at_hand, put_case
 
 BODY_SIZES = (100, 1024)
 COUNTS = {100: 40_000, 1024: 20_000}
-SYNC_COUNT = 400
-"""Sync puts per round in the run without a subject."""
+"""Messages of a store to read, by the size of their bodies."""
 QUICK_PART = 20
 ROWS = 8192
 ROCKETMQ_BATCH = 32
@@ -60,7 +59,7 @@ def read_versus(words: Sequence[str]) -> Peers:
             peers += peers_at_hand()
         elif word.startswith(f"{ROCKETMQ}="):
             jars = Path(word.partition("=")[2]).resolve()
-            check_jars(jars)
+            check_store_jars(f"--versus rocketmq={jars}", jars)
             rocketmq = Rocketmq(jars)
         elif word == ROCKETMQ:
             raise UsageError("--versus rocketmq: name its jars, as in --versus rocketmq=FOLDER_OF_JARS")
@@ -102,7 +101,6 @@ def append_cases(body_sizes: Iterable[int], peers: Peers, rate: int | None) -> l
             cases += [replace(case, rate=rate) for case in (*paced, *found) if case.batch == 1]
             continue
         cases += [put_case(who, body_size=size, batch=BATCH) for who in (MEMCPY, FRESH_PAGES)]
-        cases.append(put_case(FILE, body_size=size))
         for name in own_writers():
             cases += [put_case(name, body_size=size, batch=batch) for batch in (1, BATCH)]
             cases.append(put_case(name, body_size=size, batch=ROWS, columns=True))
@@ -138,14 +136,12 @@ def subject_cases(
                 batch = min(BATCH, count)
                 cases.append(put_case(MEMCPY, body_size=size, batch=batch, calls=count // batch))
             else:
-                fields = {"calls": count, "needs_disk": against == PLAIN_COLD}
-                cases.append(Case(against, PLAIN_READ, size, prepare=reading_plainly, **fields))  # type: ignore[arg-type]
+                fields: dict[str, Any] = {"calls": count, "needs_disk": against == PLAIN_COLD}
+                cases.append(Case(against, PLAIN_READ, size, prepare=reading_plainly, **fields))
         for task, (prepare, against) in tasks.items():
-            for who, kernel in kernels:
-                cold = task == READ_COLD
-                cases.append(
-                    Case(who, task, size, kernel=kernel, prepare=prepare, against=against, calls=count, needs_disk=cold)
-                )
+            fields = {"prepare": prepare, "against": against, "calls": count, "needs_disk": task == READ_COLD}
+            fields["rival"] = (MAPPED, RIVALS[task]) if task in RIVALS else None
+            cases += [Case(who, task, size, kernel=kernel, **fields) for who, kernel in kernels]
         if rocketmq is not None:
             cases += rocketmq.cases(tasks, size, count)
     return cases
@@ -153,12 +149,9 @@ def subject_cases(
 
 def whole_cases(*, quick: bool = False) -> list[Case]:
     """Async and sync puts, then reads, queries and recovery, each with its limit."""
-    part = QUICK_PART if quick else 1
     none = Peers()
-    puts = append_cases(BODY_SIZES, none, None)
-    puts += [case for case in flush_cases(BODY_SIZES, (), none, None) if case.sync and case.batch == 1]
-    counts = [SYNC_COUNT if case.sync else COUNTS[case.body_size] for case in puts]
-    cases = [replace(case, calls=max(count // part // case.batch, 1)) for case, count in zip(puts, counts, strict=True)]
+    cases = append_cases(BODY_SIZES, none, None)
+    cases += [case for case in flush_cases(BODY_SIZES, (), none, None) if case.sync and case.batch == 1]
     for subject in (READ, QUERY, RECOVER):
         cases += subject_cases(subject, BODY_SIZES, None, quick=quick)
     return list(dict.fromkeys(cases))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from ...store.errors import UsageError
 from ..output import Column, Output
 from ..words import figure_text
 from .case import (
-    FILE,
     FRESH_PAGES,
     MAPPED,
     MEMCPY,
@@ -35,14 +34,12 @@ from .machine.machine import Machine
 from .reads.files import SEALS, VERIFY
 from .reads.reads import QUERY, READ, READ_BATCH, READ_COLD, READ_FIELDS
 from .reads.recover import RECOVER
-from .rocketmq import RIVALS
 from .scan.queries import NOT_PUSHED, PARQUET
 
 NOTES = {
     MEMCPY: "the same bytes into a mapped file whose pages are there already: the limit of memory",
     FRESH_PAGES: "the same into pages that must be faulted in first",
     RAW_LOOP: "pwrite and fdatasync of the same bytes in a file with its blocks allocated, as a segment has them",
-    FILE: "Python's buffered file; survives no kill, finds nothing again",
     OWN: "with the C kernel; puts until every message was in its queue and in the key index",
     PURE: "the same without the C kernel",
     NOTHING: "the same loop with nothing to call: what the loop costs, and what the machine gives to others",
@@ -63,6 +60,14 @@ NOTES = {
     NOT_PUSHED: "the same answer by a filter that Spark keeps to itself",
 }
 IDENTITY = tuple(each.name for each in fields(Case) if each.compare)
+COLUMNS_NOTE = (
+    "µs each: until everything was done; put alone: until the last put had returned; p50 to max: of one call, of "
+    "puts in a round of its own; spread: of the rounds; device B/B: bytes that the device took per byte of record"
+)
+RATE_NOTE = (
+    "p50 to max count from when a call was due. Of that, wait: how long a call that was due, and had none "
+    "before it any more, waited for the interpreter's lock or a core, which another thread or program had"
+)
 
 
 def reference_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | None:
@@ -77,14 +82,9 @@ def reference_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | Non
 
 def rival_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | None:
     """RocketMQ's outcome for the same task, if it was measured."""
-    case, task = outcome.case, RIVALS.get(outcome.case.task)
-    if case.who not in (OWN, PURE) or task is None:
-        return None
-    return next((o for o in outcomes if (o.case.who, o.case.task) == (MAPPED, task) and _same_size(o, outcome)), None)
-
-
-def _same_size(one: Outcome, other: Outcome) -> bool:
-    return one.case.body_size == other.case.body_size
+    case = outcome.case
+    same_size = (o for o in outcomes if o.case.body_size == case.body_size)
+    return next((o for o in same_size if (o.case.who, o.case.task) == case.rival), None)
 
 
 def as_object(outcomes: Sequence[Outcome], machine: Machine) -> dict[str, Any]:
@@ -129,10 +129,11 @@ def figure_names(outcomes: Sequence[Outcome]) -> list[str]:
 
 def tell(found: dict[str, Any], show: Callable[[Output], None], *, as_json: bool, save: Path | None) -> None:
     """Write the object to `save`, and print it as JSON or, by `show`, as tables."""
+    text = json.dumps(found, indent=2)
     if save:
-        save.write_text(json.dumps(found, indent=2) + "\n")
+        save.write_text(text + "\n")
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(text)
     else:
         show(Output())
 
@@ -174,55 +175,56 @@ Cell = Callable[[Outcome], str]
 
 
 def show(outcomes: Sequence[Outcome], output: Output) -> None:
-    """Print a table for each body size, and notes on the names. Empty columns are left out."""
-    columns: dict[str, Cell] = {
+    """Print the tables, and notes on the names. Empty columns are left out."""
+    for title, here in tables(outcomes).items():
+        names: dict[str, Cell] = {"": lambda o: o.case.who}
+        numbers: dict[str, Cell] = {name: _figure_cell(name) for name in figure_names(here)}
+        if not here[0].case.has_figures:
+            names = {"who": lambda o: o.case.who, "how": lambda o: o.case.mode}
+            numbers = _rates(outcomes) | numbers
+        cells = {**names, **numbers}
+        rows = [[cell(o) for cell in cells.values()] for o in here]
+        kept = [i for i in range(len(cells)) if any(row[i] for row in rows)]
+        heads = [Column(name, name not in names) for name in cells]
+        output.table(title, [heads[i] for i in kept], [[row[i] for i in kept] for row in rows])
+    output.line()
+    for name in dict.fromkeys(name for o in outcomes for name in (o.case.who, o.case.task)):
+        if name in NOTES:
+            output.line(f"{name}: {NOTES[name]}")
+    if not all(outcome.case.has_figures for outcome in outcomes):
+        output.line(COLUMNS_NOTE)
+    if any(outcome.case.rate is not None for outcome in outcomes):
+        output.line(RATE_NOTE)
+
+
+def _figure_cell(name: str) -> Cell:
+    return lambda outcome: figure_text(outcome.figure(name))
+
+
+def tables(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """The outcomes of each table, by its title; larger bodies later."""
+    found: dict[str, list[Outcome]] = {}
+    for outcome in sorted(outcomes, key=lambda o: o.case.body_size):
+        found.setdefault(outcome.case.table, []).append(outcome)
+    return found
+
+
+def _rates(outcomes: Sequence[Outcome]) -> dict[str, Cell]:
+    """The columns of a table of rates and times."""
+    percentiles = {f"p{p:g}" + " µs" * (p == 50): p for p in PERCENTILES} | {"max": 100.0}
+    waits = {f"wait p{p:g}": p for p in WAIT_PERCENTILES}
+    return {
         "thousand/s": lambda o: figure_text(1e-3 / o.per_message_s),
         "MB/s": lambda o: figure_text(o.case.record_size / o.per_message_s / 1e6),
         "µs each": lambda o: figure_text(o.per_message_s * 1e6),
         "put alone": lambda o: figure_text(o.returned_s * 1e6) if o.case.task == PUT else "",
         "spread": lambda o: f"{o.spread:.0%}",
+        **{name: lambda o, p=p: figure_text(o.latency_ns(p) / 1e3) for name, p in percentiles.items()},  # type: ignore[misc]
+        "device B/B": lambda o: figure_text(o.device_bytes_per_byte or math.nan),
+        "of the limit": lambda o: _ratio(o, reference_of(o, outcomes), 100, " %"),
+        "x RocketMQ": lambda o: _ratio(o, rival_of(o, outcomes), 1, "x"),
+        **{name: lambda o, p=p: figure_text(o.wait_ns(p) / 1e3) for name, p in waits.items()},  # type: ignore[misc]
     }
-    latencies = {f"p{p:g}" + " µs" * (p == 50): p for p in PERCENTILES} | {"max": 100.0}
-    columns |= {name: lambda o, p=p: figure_text(o.latency_ns(p) / 1e3) for name, p in latencies.items()}  # type: ignore[misc]
-    columns["device B/B"] = lambda o: figure_text(o.device_bytes_per_byte or math.nan)
-    columns["of the limit"] = lambda o: _ratio(o, reference_of(o, outcomes), 100, " %")
-    columns["x RocketMQ"] = lambda o: _ratio(o, rival_of(o, outcomes), 1, "x")
-    waits = {f"wait p{p:g}": p for p in WAIT_PERCENTILES}
-    columns |= {name: lambda o, p=p: figure_text(o.wait_ns(p) / 1e3) for name, p in waits.items()}  # type: ignore[misc]
-    columns |= figure_columns(outcomes)
-    for size in sorted({outcome.case.body_size for outcome in outcomes}):
-        here = [outcome for outcome in outcomes if outcome.case.body_size == size]
-        title = f"Bodies of {size:,} bytes (records of {here[0].case.record_size:,} bytes)"
-        show_rows(title, {"who": lambda o: o.case.who, "how": lambda o: o.case.mode}, here, columns, output)
-    output.line()
-    for name in dict.fromkeys(name for o in outcomes for name in (o.case.who, o.case.task)):
-        if name in NOTES:
-            output.line(f"{name}: {NOTES[name]}")
-    output.line(
-        "µs each: until everything was done; put alone: until the last put had returned; p50 to max: of one call, of "
-        "puts in a round of its own; spread: of the rounds; device B/B: bytes that the device took per byte of record"
-    )
-    if any(outcome.case.rate is not None for outcome in outcomes):
-        output.line(
-            "p50 to max count from when a call was due. Of that, wait: how long a call that was due, and had none "
-            "before it any more, waited for the interpreter's lock or a core, which another thread or program had"
-        )
-
-
-def show_rows(
-    title: str, names: Mapping[str, Cell], outcomes: Sequence[Outcome], columns: Mapping[str, Cell], output: Output
-) -> None:
-    """Print a row for each outcome: its names, then numbers. Empty columns are left out."""
-    cells = {**names, **columns}
-    rows = [[cell(o) for cell in cells.values()] for o in outcomes]
-    kept = [i for i in range(len(cells)) if any(row[i] for row in rows)]
-    heads = [Column(name, name not in names) for name in cells]
-    output.table(title, [heads[i] for i in kept], [[row[i] for i in kept] for row in rows])
-
-
-def figure_columns(outcomes: Sequence[Outcome]) -> dict[str, Cell]:
-    """A column for each figure besides times."""
-    return {name: lambda o, n=name: figure_text(o.figure(n)) for name in figure_names(outcomes)}  # type: ignore[misc]
 
 
 def _ratio(outcome: Outcome, other: Outcome | None, scale: float, unit: str) -> str:

@@ -8,7 +8,6 @@ that it opens; and recovers the store that its own killed writer left.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,17 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from ...store.errors import UsageError
 from ...store.settings import StoreSettings
 from .case import MAPPED, NONE, POOL, Case, Sample, Work
-from .java_program import JavaProgram
+from .java_program import JavaProgram, check_jars
 from .messages import KEPT, QUEUES
 from .reads.reads import QUERY, READ, READ_BATCH, READ_FIELDS, kept_store
 from .reads.recover import RECOVER, copied, settings_of
 from .writers import first_calls, first_threads, free_memory_for
 
 PROGRAM = Path(__file__).with_name("RocketmqBench.java")
-STORE_JAR = "rocketmq-store-*.jar"
 WARM_COUNT, QUICK_WARM_COUNT = 1_000_000, 50_000
 ROUND_OVERHEAD_S = 4.0
 """A clean shutdown of RocketMQ waits for seconds."""
@@ -39,15 +36,9 @@ RIVALS = {READ: READ, READ_FIELDS: READ, READ_BATCH: READ_MANY, QUERY: QUERY, RE
 """Task of this store -> task of RocketMQ to compare it with."""
 
 
-def check_jars(folder: Path) -> None:
+def check_store_jars(option: str, folder: Path) -> None:
     """Raises UsageError if there is no Java, or no RocketMQ store in the folder."""
-    if not list(folder.glob(STORE_JAR)):
-        raise UsageError(
-            f"--versus rocketmq={folder}: no {STORE_JAR} there; `mvn dependency:copy-dependencies` of "
-            "org.apache.rocketmq:rocketmq-store:5.3.3 leaves such a folder"
-        )
-    if shutil.which("java") is None:
-        raise UsageError(f"--versus rocketmq={folder}: there is no java on the PATH; install a JDK, 11 or newer")
+    check_jars(option, folder, ["rocketmq-store"])
 
 
 class Rocketmq:
@@ -62,7 +53,8 @@ class Rocketmq:
         """Run the program, warmed up by this many puts."""
         with self._program.running(folder) as home:
             if warm_count:
-                self._ask(f"warm {home}/warm {warm_count}")
+                with TemporaryDirectory(dir=home) as place:
+                    self.put(Path(place), self.put_case(calls=warm_count, first_calls=1), stamps=False)
             yield
 
     def put_case(self, *, pool: bool = False, **fields: Any) -> Case:

@@ -15,7 +15,7 @@ from ..output import Output
 from ..progress_bar import ProgressBar
 from ..words import seconds_text, size_text
 from . import report, runner, scan_run
-from .case import OWN, PURE, REFERENCES, Case, Outcome
+from .case import PUT, Case, Outcome
 from .harness import Options, begun, finish, measure_with_bar
 from .machine import device
 from .machine.machine import Machine
@@ -23,16 +23,14 @@ from .machine.scratch import check_room
 from .plan import BODY_SIZES, ROCKETMQ, Peers, append_cases, flush_cases, read_versus, subject_cases, whole_cases
 from .report import say
 from .rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT
-from .runner import CLOSE_ENOUGH
 from .sentences import sentences
 
 APPEND, FLUSH = "append", "flush"
 ROUNDS, QUICK_ROUNDS = 5, 2
-BUDGET_S, QUICK_BUDGET_S = 60.0, 10.0
-PEER_CASE_S, QUICK_PEER_CASE_S = 2.0, 0.8
-"""Additional time for each case of a peer."""
-TRIALS = 2
-"""Runs that are usually needed to estimate the time of a round."""
+ROUND_S, QUICK_ROUND_S = 0.4, 0.25
+"""A round of puts, preparations included, where `--seconds` does not say how long all of them may take."""
+TRIAL_PART = 0.25
+"""Of the seconds that a run may take, for the rounds that tell how many messages fit."""
 QUICK_BODY_SIZES = (1024,)
 ROOM_MIN = 2 << 30
 """Bytes: a store at its defaults allocates a segment of 1 GiB, and each round is removed before the next."""
@@ -54,20 +52,19 @@ def run(options: Options) -> int:
             with ProgressBar("warming RocketMQ up"):
                 warm_count = QUICK_WARM_COUNT if options.quick or options.subject not in (APPEND, FLUSH) else WARM_COUNT
                 running.enter_context(peers.rocketmq.running(folder, warm_count))
-        in_time = options.subject in (APPEND, FLUSH)
-        outcomes = (_measure_in_time if in_time else _measure_rounds)(options, cases, folder)
+        outcomes = _measure(options, cases, folder)
         if options.subject is None and not options.no_spark:
             outcomes += _scan(options, folder)
 
     def show(output: Output) -> None:
         report.show(outcomes, output)
         output.line()
-        for sentence in sentences(outcomes) if in_time else ():
+        for sentence in sentences(outcomes) if options.subject in (APPEND, FLUSH) else ():
             output.line(sentence)
         if earlier is not None:
             report.show_change(outcomes, earlier, output)
 
-    return finish(options, machine, outcomes, show)
+    return finish(options, machine, outcomes, show=show)
 
 
 def _scan(options: Options, folder: Path) -> list[Outcome]:
@@ -98,8 +95,9 @@ def _cases(options: Options, peers: Peers, machine: Machine, folder: Path) -> li
     if options.subject is None:
         cases = whole_cases(quick=options.quick)
     else:
-        fields = {"messages": options.messages, "quick": options.quick}
-        cases = subject_cases(options.subject, BODY_SIZES, peers.rocketmq, **fields)  # type: ignore[arg-type]
+        cases = subject_cases(
+            options.subject, BODY_SIZES, peers.rocketmq, messages=options.messages, quick=options.quick
+        )
     if machine.is_in_memory:
         say(f"{folder} is on {machine.file_system}: no sync figures from there; name a disk's folder with --folder")
         cases = [case for case in cases if not case.needs_disk]
@@ -120,51 +118,38 @@ def _check_syncs(machine: Machine, folder: Path) -> None:
         )
 
 
-def _measure_rounds(options: Options, cases: Sequence[Case], folder: Path) -> list[Outcome]:
-    """Measure rounds of a fixed number of messages."""
+def _measure(options: Options, cases: Sequence[Case], folder: Path) -> list[Outcome]:
+    """Try every case out once, which also sizes those that say no number of calls, and measure."""
     check_room(folder, max(ROOM_MIN, ROOM * max(case.size for case in cases)))
-    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
-    seconds = rounds * runner.warm(cases, folder)
-    size = rounds * sum(case.size for case in cases)
-    say(f"{rounds} rounds, about {seconds_text(max(seconds, 1))}, writing at most {size_text(size)} below {folder}")
-    return measure_with_bar(cases, rounds, folder)
-
-
-def _measure_in_time(options: Options, cases: Sequence[Case], folder: Path) -> list[Outcome]:
-    """Measure rounds that are sized to fit the time budget."""
-    check_room(folder, ROOM_MIN)
-    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
-    budget_s = options.seconds or _budget_s(cases, rounds, quick=options.quick)
-    until_s = time.monotonic() + budget_s
-    say(f"{len(cases)} cases in about {seconds_text(budget_s)}, if possible; estimating how many messages fit")
+    rounds, until_s = options.rounds_of(ROUNDS, QUICK_ROUNDS), math.inf
+    stamped = options.subject in (APPEND, FLUSH)
+    round_s = QUICK_ROUND_S if options.quick else ROUND_S
+    if options.seconds is not None:
+        round_s = (1 - TRIAL_PART) * options.seconds / (len(cases) * (rounds + 1))
+        until_s = time.monotonic() + options.seconds
+    say(f"{len(cases)} cases; estimating how many messages fit")
+    found: list[tuple[Case, float]] = []
     with ProgressBar("trying out", len(cases)) as bar:
-        trials = []
         for case in cases:
-            trials.append(runner.try_out(case, lambda case: runner.run(case, folder)))
+            if case.task != PUT or case.calls > 1:
+                found.append((case, runner.warm([case], folder)))
+            else:
+                overhead_s = ROUND_OVERHEAD_S if case.is_rocketmq else 0.0
+                found.append(runner.sized(case, round_s + overhead_s, lambda case: runner.run(case, folder)))
             bar.advance()
-    left_s = until_s - time.monotonic()
-    plan = runner.plan(trials, rounds, left_s, all_rounds=options.rounds is not None)
-    if plan.seconds > max(left_s, 0) * CLOSE_ENOUGH:
-        whole = seconds_text(budget_s - left_s + plan.seconds)
-        why = f"--rounds {options.rounds} asks for" if options.rounds else "even the shortest rounds take"
+    cases, seconds = [case for case, _ in found], (rounds + stamped) * sum(seconds for _, seconds in found)
+    if options.seconds is not None and time.monotonic() + seconds > until_s:
         say(
-            f"{seconds_text(budget_s)} is too short: {why} about {whole} in all; fewer sizes, threads or peers take "
-            "less"
+            f"{seconds_text(options.seconds)} is short: {rounds} of even the shortest rounds take about "
+            f"{seconds_text(seconds)} more; fewer sizes, threads or peers take less"
         )
+    size = (rounds + 1) * sum(case.size for case in cases)
     say(
-        f"{plan.rounds} round{'s' * (plan.rounds > 1)} and one for latencies: about "
-        f"{seconds_text(max(plan.seconds, 1))} more, writing about {size_text(plan.size)} below {folder.parent}"
+        f"{rounds} round{'s' * (rounds > 1)}{' and one for latencies' * stamped}: about "
+        f"{seconds_text(max(seconds, 1))} more, writing about {size_text(size)} below {folder.parent}"
     )
     until_s = math.inf if options.rounds else until_s
-    outcomes = measure_with_bar(plan.cases, plan.rounds, folder, stamped=True, until_s=until_s)
-    if len(outcomes[0].rounds) < plan.rounds:
-        say(f"stopped after {len(outcomes[0].rounds)} of {plan.rounds} rounds: they took longer than estimated")
+    outcomes = measure_with_bar(cases, rounds, folder, stamped=stamped, until_s=until_s)
+    if len(outcomes[0].rounds) < rounds:
+        say(f"stopped after {len(outcomes[0].rounds)} of {rounds} rounds: they took longer than estimated")
     return outcomes
-
-
-def _budget_s(cases: Sequence[Case], rounds: int, *, quick: bool) -> float:
-    """The time budget in seconds. Cases of peers add to it."""
-    peers = [case for case in cases if case.who not in (OWN, PURE, *REFERENCES)]
-    of_peers_s = len(peers) * (QUICK_PEER_CASE_S if quick else PEER_CASE_S)
-    of_rocketmq_s = sum(case.is_rocketmq for case in peers) * (rounds + 1 + TRIALS) * ROUND_OVERHEAD_S
-    return (QUICK_BUDGET_S if quick else BUDGET_S) + of_peers_s + of_rocketmq_s

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ...store.errors import UsageError
 from ..progress_bar import ProgressBar
-from ..words import seconds_text, size_text
-from . import report
+from ..words import size_text
 from .case import Outcome
 from .harness import Options, begun, check_numbers, choose, finish, measure_with_bar
 from .machine.scratch import check_room
@@ -21,11 +20,8 @@ from .scan.stores import write_plain, write_shares
 BODY_SIZES = (100, 1024, 10_240)
 SELECTION_BODY_SIZE = 1024
 ROUNDS, QUICK_ROUNDS = 5, 1
-MIB, GIB = 1 << 20, 1 << 30
-SIZE, QUICK_SIZE, SIZE_MIN = GIB, 16 * MIB, 4 * MIB
-SPARK_START_S, ROUND_OVERHEAD_S = 15.0, 1.0
-STORE_S = 20.0
-"""About how long a GiB of a store and its Parquet take to write."""
+MIB = 1 << 20
+SIZE, QUICK_SIZE, SIZE_MIN = 1024 * MIB, 16 * MIB, 4 * MIB
 ROOM = 4
 """Free space needed, as a multiple of a store's size: the store, its Parquet, the output of a query, keys."""
 
@@ -40,15 +36,6 @@ class ScanPlan:
     rounds: int
 
     @property
-    def seconds(self) -> float:
-        total_s = SPARK_START_S
-        for is_mixed, _, queries in self.stores:
-            gib = self.size * (1 + is_mixed) / GIB
-            total_s += STORE_S * gib
-            total_s += (1 + self.rounds) * sum(query.seconds * gib + ROUND_OVERHEAD_S for query in queries)
-        return total_s
-
-    @property
     def room(self) -> int:
         return ROOM * self.size * (1 + any(is_mixed for is_mixed, _, _ in self.stores))
 
@@ -57,12 +44,9 @@ def run(options: Options) -> int:
     """Measure and print; returns the exit code. Raises UsageError for wrong options, before anything is written."""
     asked = make_plan(options)
     with begun(options, f"; {options.master}") as (folder, machine):
-        say(
-            f"{asked.rounds} rounds, about {seconds_text(asked.seconds)}, up to {size_text(asked.room)} below "
-            f"{folder.parent}"
-        )
+        say(f"{asked.rounds} rounds, up to {size_text(asked.room)} below {folder.parent}")
         outcomes = measure(asked, folder, options.master)
-    return finish(options, machine, outcomes, lambda output: report.show(outcomes, output))
+    return finish(options, machine, outcomes)
 
 
 def make_plan(options: Options) -> ScanPlan:

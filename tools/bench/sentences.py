@@ -14,10 +14,11 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     puts = [outcome for outcome in outcomes if outcome.case.task == PUT]
     size = max((outcome.case.body_size for outcome in puts), default=0)
     here = [outcome for outcome in puts if outcome.case.body_size == size]
-    own = _of(here, OWN) or _of(here, PURE)  # where no kernel was built the reference serves
+    # Where no kernel was built the reference serves.
+    own = [o for o in here if o.case.who == OWN] or [o for o in here if o.case.who == PURE]
     found = [_lateness(outcome) for outcome in own if outcome.case.rate is not None and outcome.case.threads == 1]
     if not found:
-        found = [_cost_of_sync(own) or _cost_of_a_put(own), _best_rival(here, own) or _limit(here, own)]
+        found = [_cost(own), _best_rival(here, own) or _limit(here, own)]
     return [sentence for sentence in found if sentence]
 
 
@@ -29,76 +30,56 @@ def _lateness(outcome: Outcome) -> str:
     )
 
 
-def _cost_of_a_put(own: Sequence[Outcome]) -> str:
-    plain = _one_by_one(own, sync=False)
-    helps = [o for o in own if o is not plain]
-    if plain is None or not helps:
+def _cost(own: Sequence[Outcome]) -> str:
+    plain, waiting = _single(own), _single(own, sync=True)
+    helps = [o for o in own if o not in (plain, waiting) and o.case.sync == (waiting is not None)]
+    if plain is None or (waiting is None and not helps):
         return ""
-    costs = ", ".join(f"{_us(o)} µs in {_kind(o)}" for o in helps)
-    return (
-        f"A message costs you {_us(plain)} µs here, put one by one, until it can be found by its queue and its key; "
-        f"{costs}."
-    )
-
-
-def _cost_of_sync(own: Sequence[Outcome]) -> str:
-    plain, waiting = _one_by_one(own, sync=False), _one_by_one(own, sync=True)
-    if plain is None or waiting is None:
-        return ""
+    if waiting is None:
+        return (
+            f"A message costs you {_us(plain)} µs here, put one by one, until it can be found by its queue and its "
+            f"key; {', '.join(f'{_us(o)} µs in {_kind(o)}' for o in helps)}."
+        )
     text = (
         f"Sync costs you {_times(waiting, plain)} here, because each put waits {_us(waiting)} µs for the device to "
         "confirm it"
     )
-    helps = [o for o in own if o.case.sync and o is not waiting]
-    if not helps:
-        return text + "."
-    kinds = [f"{f'{o.case.threads} threads' if o.case.threads > 1 else _kind(o)} bring it" for o in helps]
-    costs = ", ".join(f"{kind} to {_times(o, plain)}" for kind, o in zip(kinds, helps, strict=True))
-    return f"{text}; {costs} of an async put."
+    costs = ", ".join(f"{_kind(o)} bring it to {_times(o, plain)}" for o in helps)
+    return f"{text}; {costs} of an async put." if helps else f"{text}."
 
 
 def _limit(here: Sequence[Outcome], own: Sequence[Outcome]) -> str:
     """How close a put is to the limit of the device, or of memory."""
-    waiting, loop = _one_by_one(own, sync=True), _one_by_one(_of(here, RAW_LOOP), sync=True)
+    waiting, loop = _single(own, sync=True), _single(here, RAW_LOOP, sync=True)
     if waiting is not None and loop is not None:
-        part = figure_text(100 * loop.per_message_s / waiting.per_message_s)
         return (
-            f"The device alone takes {_us(loop)} µs to write such a record and confirm it: {part} % of what a sync put "
-            "takes."
+            f"The device alone takes {_us(loop)} µs to write such a record and confirm it: "
+            f"{figure_text(100 * loop.per_message_s / waiting.per_message_s)} % of what a sync put takes."
         )
-    plain, copied = _one_by_one(own, sync=False), next((o for o in here if o.case.who == MEMCPY), None)
+    plain, copied = _single(own), next((o for o in here if o.case.who == MEMCPY), None)
     if plain is None or copied is None:
         return ""
-    text = f"To copy its bytes alone takes {_us(copied)} µs: a put costs {_times(plain, copied)} that"
-    pure = _one_by_one(_of(here, PURE), sync=False)
-    if pure is None or pure is plain:
-        return f"{text}."
-    return f"{text}, and without the C kernel {_times(pure, copied)}."
+    pure = _single(here, PURE)
+    more = "" if pure is None or pure is plain else f", and without the C kernel {_times(pure, copied)}"
+    return f"To copy its bytes alone takes {_us(copied)} µs: a put costs {_times(plain, copied)} that{more}."
 
 
 def _best_rival(here: Sequence[Outcome], own: Sequence[Outcome]) -> str:
     found = []
-    for outcome in own:
-        case = outcome.case
-        rivals = [
-            o
-            for o in here
-            if o.case.who not in (*REFERENCES, OWN, PURE)
-            and (o.case.sync, o.case.threads, o.case.batch > 1) == (case.sync, 1, case.batch > 1)
-        ]
-        if rivals and not case.columns and case.threads == 1:
+    for outcome in (o for o in own if not o.case.columns and o.case.threads == 1):
+        wanted = (outcome.case.sync, 1, outcome.case.batch > 1)
+        peers = (o for o in here if o.case.who not in (*REFERENCES, OWN, PURE))
+        rivals = [o for o in peers if (o.case.sync, o.case.threads, o.case.batch > 1) == wanted]
+        if rivals:
             best = min(rivals, key=lambda o: o.per_message_s)
-            found.append(f"{case.mode}, {_times(best, outcome)} {best.case.who}")
+            found.append(f"{outcome.case.mode}, {_times(best, outcome)} {best.case.who}")
     return f"Beside the fastest peer this store writes: {'; '.join(found)}." if found else ""
 
 
-def _of(outcomes: Sequence[Outcome], who: str) -> list[Outcome]:
-    return [outcome for outcome in outcomes if outcome.case.who == who]
-
-
-def _one_by_one(outcomes: Sequence[Outcome], *, sync: bool) -> Outcome | None:
-    wanted = (sync, 1, 1)
-    return next((o for o in outcomes if (o.case.sync, o.case.batch, o.case.threads) == wanted), None)
+def _single(outcomes: Sequence[Outcome], who: str | None = None, *, sync: bool = False) -> Outcome | None:
+    """One message a call, one thread."""
+    found = [o for o in outcomes if who in (None, o.case.who)]
+    return next((o for o in found if (o.case.sync, o.case.batch, o.case.threads) == (sync, 1, 1)), None)
 
 
 def _us(outcome: Outcome) -> str:
@@ -110,4 +91,6 @@ def _times(slow: Outcome, fast: Outcome) -> str:
 
 
 def _kind(outcome: Outcome) -> str:
+    if outcome.case.threads > 1:
+        return f"{outcome.case.threads} threads"
     return f"{'columns' if outcome.case.columns else 'batches'} of {outcome.case.batch:,}"

@@ -41,7 +41,9 @@ OPTIONS: dict[str, Any] = {
         help="Peers on the same messages: sqlite3, lmdb, rocksdict, diskcache, persist-queue, litequeue, all (that are "
         "installed), rocketmq=FOLDER_OF_JARS. Commas or repetitions.",
     ),
-    "seconds": option(float | None, help="About how long the run may take.", show_default="60; quick 10"),
+    "seconds": option(
+        float | None, help="About how long the run may take.", show_default="0.4 a case and round, and its set-up"
+    ),
     "no_spark": option(bool, "--no-spark", help="Leave the Spark scan out."),
     "only": option(list[str] | None, help="Queries: " + ", ".join(NAMES) + "."),
     "size": option(float | None, help="MiB of a store's log.", show_default="1024"),
@@ -56,36 +58,18 @@ OPTIONS: dict[str, Any] = {
         Path | None,
         help="Also print how fast each case is beside an earlier run on this machine: a file that --save wrote.",
     ),
+    "rocketmq": option(
+        Path | None, help="A folder with the jars of rocketmq-proxy and rocketmq-namesrv, as Maven copies them."
+    ),
 }
 """The option of each field of Options."""
-LOOK = ("folder", "as_json", "save", "plot")
-OF_PUTS = ("rate", "versus", "seconds", *LOOK, "compare")
-OF_SUBJECTS = ("quick", "rounds", "messages", "versus", *LOOK, "compare")
-ROCKETMQ_ALONE = option(
-    list[str] | None,
-    "--versus",
-    help="rocketmq=FOLDER_OF_JARS: RocketMQ's own store on the same files.",
-)
-ROCKETMQ_SERVER = option(
-    Path | None,
-    help="A folder with the jars of rocketmq-proxy and rocketmq-namesrv, as Maven copies them.",
-)
-
-
-def _serve(given: Any) -> int:
-    try:
-        from ..bench.served_run import run as run_served  # gRPC and protobuf, which other runs do without
-    except ImportError as e:
-        raise MissingExtraError("serve", f"the bench of the server (no module {e.name} here)") from e
-    return run_served(given)
-
-
-SCAN_SIZES = option(
-    list[int] | None,
-    "--body-size",
-    help="Bytes; may be repeated.",
-    show_default=" ".join(map(str, scan_run.BODY_SIZES)),
-)
+ROCKETMQ_ALONE = {
+    "versus": option(list[str] | None, help="rocketmq=FOLDER_OF_JARS: RocketMQ's own store on the same files.")
+}
+SCAN_SIZES = " ".join(map(str, scan_run.BODY_SIZES))
+LOOK = ("quick", "rounds", "folder", "as_json", "save", "plot")
+OF_PUTS = (*LOOK, "body_sizes", "rate", "versus", "seconds", "compare")
+OF_SUBJECTS = (*LOOK, "messages", "versus", "compare")
 
 
 def command(
@@ -112,15 +96,23 @@ def command(
     return call
 
 
+def _serve(given: Any) -> int:
+    try:
+        from ..bench.served_run import run as run_served  # gRPC and protobuf, which other runs do without
+    except ImportError as e:
+        raise MissingExtraError("serve", f"the bench of the server (no module {e.name} here)") from e
+    return run_served(given)
+
+
 bench.callback(
     invoke_without_command=True,
     help=f"{TEXT}\n\nWithout a subject: put, read, recovery, query and Spark scan in turn, each beside its limit.",
-)(command(run.run, ("quick", "rounds", "no_spark", *LOOK, "compare")))
+)(command(run.run, (*LOOK, "no_spark", "compare")))
 bench.command("flush", help="What a sync costs, and what lowers the cost: threads, batches, columns.")(
-    command(run.run, ("quick", "rounds", "body_sizes", "threads", *OF_PUTS), subject=run.FLUSH)
+    command(run.run, (*OF_PUTS, "threads"), subject=run.FLUSH)
 )
 bench.command("append", help="Puts without a sync, with the C kernel and with the pure reference.")(
-    command(run.run, ("quick", "rounds", "body_sizes", *OF_PUTS), subject=run.APPEND)
+    command(run.run, OF_PUTS, subject=run.APPEND)
 )
 for _name, _text in {
     "read": "Read every message of a store, one by one and as Arrow batches.",
@@ -128,26 +120,14 @@ for _name, _text in {
     "recover": "Open a store whose writer was killed right after its last put.",
     "verify": "Check every byte of a store against itself, and against the seals of full segments.",
 }.items():
-    bench.command(_name, help=_text)(command(run.run, OF_SUBJECTS, OPTIONS | {"versus": ROCKETMQ_ALONE}, subject=_name))
+    bench.command(_name, help=_text)(command(run.run, OF_SUBJECTS, OPTIONS | ROCKETMQ_ALONE, subject=_name))
 bench.command(
     "serve",
     help="`flightlog serve`, its clients in another process: sends, receives, latency from end to end, start, memory. "
     "With --rocketmq, RocketMQ's own broker and proxy beside it, under the same load in turns.",
-)(
-    command(
-        _serve,
-        ("rocketmq", "quick", "rounds", *LOOK),
-        OPTIONS | {"rocketmq": ROCKETMQ_SERVER},
-    )
-)
+)(command(_serve, (*LOOK, "rocketmq")))
 bench.command(
     "scan",
     help="Queries through Spark, warm, each beside Spark's own reading of the same rows from Parquet, or beside the "
-    "same query with a filter that Spark keeps to itself; and how much of the log was read.",
-)(
-    command(
-        scan_run.run,
-        ("only", "body_sizes", "size", "rounds", "quick", "master", *LOOK),
-        OPTIONS | {"body_sizes": SCAN_SIZES},
-    )
-)
+    f"same query with a filter that Spark keeps to itself; and how much of the log was read. Body sizes: {SCAN_SIZES}.",
+)(command(scan_run.run, (*LOOK, "only", "body_sizes", "size", "master")))

@@ -29,6 +29,18 @@ def written_size(folder: Path) -> int | None:
         return None
 
 
+class Written:
+    """Bytes written to the device from now on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._before = folder, written_size(folder)
+
+    def since(self) -> int | None:
+        """None if the device does not report them."""
+        after = written_size(self._folder)
+        return None if self._before is None or after is None else after - self._before
+
+
 def sync_time_s(folder: Path) -> float:
     """The fastest of SYNCS_TRIED writes of a block with fdatasync (s)."""
     path = folder / "sync-probe"

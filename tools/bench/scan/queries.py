@@ -37,8 +37,6 @@ class ScanQuery:
     text: str
     columns: str
     rival: str
-    seconds: float
-    """Estimated time of the query and its rival together, per GiB."""
     share: int | None = None
     """Percent of the messages in the topic that it filters for."""
 
@@ -51,22 +49,22 @@ class ScanQuery:
 
 
 SCANS = (
-    ScanQuery("sum", "sum(length(value))", "value", PARQUET, 1.8),
-    ScanQuery("all", "all columns, no-op sink", "", PARQUET, 2.8),
-    ScanQuery("topics", "groupBy(topic)", "topic", PARQUET, 1.0),
-    ScanQuery("count", "count()", "partition", PARQUET, 0.7),
-    ScanQuery("write", "write to Parquet", "", PARQUET, 10.0),
+    ScanQuery("sum", "sum(length(value))", "value", PARQUET),
+    ScanQuery("all", "all columns, no-op sink", "", PARQUET),
+    ScanQuery("topics", "groupBy(topic)", "topic", PARQUET),
+    ScanQuery("count", "count()", "partition", PARQUET),
+    ScanQuery("write", "write to Parquet", "", PARQUET),
 )
 SELECTIONS = (
     *(
-        ScanQuery(f"{way} {share} %", text.format(share), "topic,value", NOT_PUSHED, 2.0, share)
+        ScanQuery(f"{way} {share} %", text.format(share), "topic,value", NOT_PUSHED, share)
         for way, text in (
             ("subscribe", "subscribe to a topic with {} % of the messages"),
             ("pushed", "filter by such a topic, {} %, pushed"),
         )
         for share in SHARES
     ),
-    ScanQuery("window", "a window of time in one of two segments, pushed", "timestamp,value", NOT_PUSHED, 2.0),
+    ScanQuery("window", "a window of time in one of two segments, pushed", "timestamp,value", NOT_PUSHED),
 )
 NAMES = tuple(query.name for query in (*SCANS, *SELECTIONS))
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,8 +17,8 @@ import numpy as np
 from ..case import Case, Prepare, Sample, Work
 from .servers import DRAINED, GROUPS, SENT, WATCHED, RunningServer
 
-OWN_SERVER, ROCKETMQ_SERVER = "flightlog serve", "RocketMQ"
-START, LOADED, END_TO_END = "start", "memory after the load", "end to end"
+OWN_SERVER, ROCKETMQ_SERVER = "flightlog serve", "RocketMQ's broker and proxy"
+AT_REST = "Start, and memory then and after the load"
 BODY_SIZE = 1024
 CLIENTS = (1, 8, 64)
 BATCH = 32
@@ -36,14 +37,7 @@ class LoadFailedError(Exception):
 
 def run_load(address: str, what: str, **order: Any) -> Sample:
     """Run the load program, in a process of its own."""
-    words = [
-        sys.executable,
-        "-P",
-        "-m",
-        "flightlog.tools.bench.served.load",
-        address,
-        json.dumps({"what": what, **order}),
-    ]
+    words = [sys.executable, "-P", "-m", f"{__package__}.load", address, json.dumps({"what": what, **order})]
     found = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     if found.returncode:
         raise LoadFailedError(f"{what} of {address}: exit code {found.returncode}, see above")
@@ -52,34 +46,33 @@ def run_load(address: str, what: str, **order: Any) -> Sample:
     return Sample(answer["count"], answer["seconds"], answer["seconds"], latencies_ns)
 
 
-def send_name(clients: int, batch: int, *, sync: bool) -> str:
-    words = f"send, {'sync' if sync else 'async'}, {clients} client{'s' * (clients > 1)}"
-    return words + (f", batches of {batch}" if batch > 1 else "")
-
-
-def receive_name(clients: int) -> str:
-    return f"receive {BATCH} and ack, {clients} client{'s' * (clients > 1)}"
-
-
 def load_cases(who: str, server: RunningServer, *, sync: bool, quick: bool) -> list[Case]:
     """Sends in one flush mode; under async flush receives, and from end to end, too."""
-    address, seconds = server.address, QUICK_SEND_S if quick else SEND_S
+    load = partial(run_load, server.address)
 
     def case(task: str, prepare: Prepare) -> Case:
-        return Case(who, task, BODY_SIZE, sync=sync, prepare=prepare)
+        return Case(who, task, BODY_SIZE, sync=sync, rival=(ROCKETMQ_SERVER, task), prepare=prepare)
 
     def sending(clients: int, batch: int) -> Case:
-        order = {"topic": SENT, "clients": clients, "batch": batch, "body_size": BODY_SIZE, "seconds": seconds}
-        return case(send_name(clients, batch, sync=sync), _just(lambda: run_load(address, "send", **order)))
+        order = {"topic": SENT, "clients": clients, "batch": batch, "body_size": BODY_SIZE}
+        task = f"send, {'sync' if sync else 'async'}, {_clients(clients)}"
+        work = partial(load, "send", seconds=QUICK_SEND_S if quick else SEND_S, **order)
+        return case(task + (f", batches of {batch}" if batch > 1 else ""), _just(work))
 
     cases = [sending(clients, 1) for clients in CLIENTS] + [sending(BATCH_CLIENTS, BATCH)]
     if not sync:
         count = QUICK_DRAIN_COUNT if quick else DRAIN_COUNT
-        cases += [case(receive_name(clients), _draining(address, clients, count)) for clients in (1, RECEIVERS)]
+        for clients in (1, RECEIVERS):
+            task = f"receive {BATCH} and ack, {_clients(clients)}"
+            cases.append(case(task, _draining(server.address, clients, count)))
         paced = {"topic": WATCHED, "group": GROUPS[WATCHED], "rate": RATE}
-        paced_count = QUICK_PACED_COUNT if quick else PACED_COUNT
-        cases.append(case(END_TO_END, _just(lambda: run_load(address, "end to end", count=paced_count, **paced))))
+        paced["count"] = QUICK_PACED_COUNT if quick else PACED_COUNT
+        cases.append(case("end to end", _just(partial(load, "end to end", **paced))))
     return cases
+
+
+def _clients(count: int) -> str:
+    return f"{count} client{'s' * (count > 1)}"
 
 
 def _just(work: Callable[[], Sample]) -> Prepare:
@@ -108,18 +101,21 @@ def _draining(address: str, clients: int, count: int) -> Prepare:
 def start_case(who: str, start: Start) -> Case:
     """From the first process until a client has a route, and the memory then."""
 
+    def work(folder: Path) -> Sample:
+        with TemporaryDirectory(dir=folder) as place, start(Path(place)) as server:
+            return _at_rest(server, {"start, s": server.started_s})
+
     @contextmanager
     def prepare(case: Case, folder: Path) -> Iterator[Work]:
-        with TemporaryDirectory(dir=folder) as place:
+        yield lambda stamps: work(folder)
 
-            def work(stamps: bool) -> Sample:
-                with start(Path(place)) as server:
-                    return Sample(1, server.started_s, server.started_s, figures=server.memory)
-
-            yield work
-
-    return Case(who, START, BODY_SIZE, prepare=prepare)
+    return Case(f"{who}, started", AT_REST, BODY_SIZE, has_figures=True, prepare=prepare)
 
 
 def memory_case(who: str, server: RunningServer) -> Case:
-    return Case(who, LOADED, BODY_SIZE, prepare=_just(lambda: Sample(1, 1.0, 1.0, figures=server.memory)))
+    prepare = _just(lambda: _at_rest(server, {}))
+    return Case(f"{who}, after the load", AT_REST, BODY_SIZE, has_figures=True, prepare=prepare)
+
+
+def _at_rest(server: RunningServer, figures: dict[str, float]) -> Sample:
+    return Sample(1, server.started_s, server.started_s, figures=figures | server.memory)

@@ -11,18 +11,18 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
 
 from ....serve.calls.protocol import SERVICE_NAME, Code, definition, service
+from ..drive import in_threads
 
 PATIENCE_S = 60.0
 INVISIBLE_S, POLL_S = 60, 5
 ACK_BATCH = 32
-Client = Callable[[int], list[float]]
-"""Number of a client -> the duration of each of its calls (s)."""
 
 
 class LoadError(Exception):
@@ -57,8 +57,8 @@ class Connection:
         _check(service.TelemetryCommand.FromString(next(stream)).status)
 
     def send(self, request: bytes) -> bytes:
-        found: bytes = self._send(request, metadata=self._metadata, timeout=PATIENCE_S)
-        return found
+        """The serialized answer: it is checked behind the clock."""
+        return bytes(self._send(request, metadata=self._metadata, timeout=PATIENCE_S))
 
     def receive(self, request: bytes) -> list[Any]:
         """The messages."""
@@ -66,9 +66,13 @@ class Connection:
         found = [service.ReceiveMessageResponse.FromString(part) for part in parts]
         return [each.message for each in found if each.HasField("message")]
 
-    def ack(self, request: bytes) -> bytes:
-        found: bytes = self._ack(request, metadata=self._metadata, timeout=PATIENCE_S)
-        return found
+    def ack(self, topic: str, group: str, messages: list[Any]) -> None:
+        found = service.AckMessageRequest()
+        found.group.name, found.topic.name = group, topic
+        for each in messages:
+            system = each.system_properties
+            found.entries.add(message_id=system.message_id, receipt_handle=system.receipt_handle)
+        self._ack(found.SerializeToString(), metadata=self._metadata, timeout=PATIENCE_S)
 
     def close(self) -> None:
         self._ending.set()
@@ -78,6 +82,10 @@ class Connection:
 def _check(status: Any) -> None:
     if status.code != Code.OK:
         raise LoadError(f"{Code.Name(status.code)}: {status.message}")
+
+
+def _check_send(answer: bytes) -> None:
+    _check(service.SendMessageResponse.FromString(answer).status)
 
 
 def a_send(topic: str, body: bytes, count: int, number: int) -> bytes:
@@ -90,8 +98,7 @@ def a_send(topic: str, body: bytes, count: int, number: int) -> bytes:
         message.system_properties.message_type = definition.MessageType.NORMAL
         message.system_properties.body_encoding = definition.Encoding.IDENTITY
         message.system_properties.born_timestamp.GetCurrentTime()
-    serialized: bytes = found.SerializeToString()
-    return serialized
+    return bytes(found.SerializeToString())
 
 
 def a_receive(topic: str, group: str, count: int) -> bytes:
@@ -99,40 +106,7 @@ def a_receive(topic: str, group: str, count: int) -> bytes:
     found.group.name, found.message_queue.topic.name, found.message_queue.id = group, topic, -1
     found.invisible_duration.seconds, found.long_polling_timeout.seconds = INVISIBLE_S, POLL_S
     found.filter_expression.type, found.filter_expression.expression = definition.FilterType.TAG, "*"
-    serialized: bytes = found.SerializeToString()
-    return serialized
-
-
-def an_ack(topic: str, group: str, messages: list[Any]) -> bytes:
-    found = service.AckMessageRequest()
-    found.group.name, found.topic.name = group, topic
-    for each in messages:
-        system = each.system_properties
-        found.entries.add(message_id=system.message_id, receipt_handle=system.receipt_handle)
-    serialized: bytes = found.SerializeToString()
-    return serialized
-
-
-def _together(count: int, client: Client) -> tuple[float, list[float]]:
-    """Run clients at once; returns the seconds until the last one ended, and all their durations (s)."""
-    found: list[list[float]] = [[] for _ in range(count)]
-    failures: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            found[number] = client(number)
-        except BaseException as e:
-            failures.append(e)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    started_s = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return time.perf_counter() - started_s, [each for durations in found for each in durations]
+    return bytes(found.SerializeToString())
 
 
 def sends(address: str, topic: str, clients: int, batch: int, body_size: int, seconds: float) -> dict[str, Any]:
@@ -141,7 +115,7 @@ def sends(address: str, topic: str, clients: int, batch: int, body_size: int, se
     connections = [Connection(address, f"sender-{number}") for number in range(clients)]
     requests = [a_send(topic, body, batch, number) for number in range(clients)]
     for connection, request in zip(connections, requests, strict=True):
-        _check(service.SendMessageResponse.FromString(connection.send(request)).status)
+        _check_send(connection.send(request))
 
     def client(number: int) -> list[float]:
         connection, request, durations = connections[number], requests[number], list[float]()
@@ -151,13 +125,22 @@ def sends(address: str, topic: str, clients: int, batch: int, body_size: int, se
             answer = connection.send(request)
             before_s, now_s = now_s, time.perf_counter()
             durations.append(now_s - before_s)
-        _check(service.SendMessageResponse.FromString(answer).status)
+        _check_send(answer)
         return durations
 
-    elapsed_s, durations = _together(clients, client)
+    elapsed_s, durations = _of_all(client, connections)
+    return {"count": len(durations) * batch, "seconds": elapsed_s, "durations": durations}
+
+
+def _of_all(client: Callable[[int], list[float]], connections: Sequence[Connection]) -> tuple[float, list[float]]:
+    """Run a client on each connection at once, then close them; returns the seconds until the last one ended, and the
+    duration of every call (s)."""
+    started_s = time.perf_counter()
+    found = in_threads([partial(client, number) for number in range(len(connections))])
+    elapsed_s = time.perf_counter() - started_s
     for connection in connections:
         connection.close()
-    return {"count": len(durations) * batch, "seconds": elapsed_s, "durations": durations}
+    return elapsed_s, [each for durations in found for each in durations]
 
 
 def receives(address: str, topic: str, group: str, clients: int, batch: int, count: int) -> dict[str, Any]:
@@ -174,7 +157,7 @@ def receives(address: str, topic: str, group: str, clients: int, batch: int, cou
             started_s = time.perf_counter()
             messages = connection.receive(request)
             if messages:
-                connection.ack(an_ack(topic, group, messages))
+                connection.ack(topic, group, messages)
                 durations.append(time.perf_counter() - started_s)
                 with lock:
                     left[0] -= len(messages)
@@ -182,9 +165,7 @@ def receives(address: str, topic: str, group: str, clients: int, batch: int, cou
         return durations
 
     started_s = time.perf_counter()
-    _, durations = _together(clients, client)
-    for connection in connections:
-        connection.close()
+    _, durations = _of_all(client, connections)
     return {"count": count - left[0], "seconds": ended_s[0] - started_s, "durations": durations}
 
 
@@ -208,7 +189,7 @@ def end_to_end(address: str, topic: str, group: str, rate: float, count: int) ->
                 if sent_s is not None:
                     durations.append(now_s - sent_s)
             if messages:
-                consumer.ack(an_ack(topic, group, messages))
+                consumer.ack(topic, group, messages)
 
     consuming = threading.Thread(target=consume)
     consuming.start()
@@ -219,8 +200,7 @@ def end_to_end(address: str, topic: str, group: str, rate: float, count: int) ->
         time.sleep(max(at_s - time.perf_counter(), 0))
         name = f"{token}-{number}"
         due_s[name] = at_s
-        answer = sender.send(a_send(topic, name.encode(), 1, number))
-        _check(service.SendMessageResponse.FromString(answer).status)
+        _check_send(sender.send(a_send(topic, name.encode(), 1, number)))
     consuming.join()
     elapsed_s = time.perf_counter() - started_s
     sender.close()
@@ -233,11 +213,6 @@ def end_to_end(address: str, topic: str, group: str, rate: float, count: int) ->
 ORDERS: dict[str, Callable[..., dict[str, Any]]] = {"send": sends, "receive": receives, "end to end": end_to_end}
 
 
-def main() -> None:
-    address, order = sys.argv[1], json.loads(sys.argv[2])
-    found = ORDERS[order.pop("what")](address, **order)
-    print(json.dumps(found))
-
-
 if __name__ == "__main__":
-    main()
+    order = json.loads(sys.argv[2])
+    print(json.dumps(ORDERS[order.pop("what")](sys.argv[1], **order)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -16,11 +15,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....store.errors import UsageError
+from ..java_program import check_jars, java_command
 
-PROXY_JAR, NAME_SERVER_JAR = "rocketmq-proxy-*.jar", "rocketmq-namesrv-*.jar"
-OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "jdk.internal.misc", "java.lang")
-"""Packages of Java that RocketMQ reaches into."""
+JARS = ("rocketmq-proxy", "rocketmq-namesrv")
 MEMORY = ("-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 """The least with which both work; RocketMQ's own scripts give them gigabytes."""
 END_S = 60.0
@@ -38,14 +35,7 @@ class RocketmqProcesses:
 
 def check_proxy_jars(folder: Path) -> None:
     """Raises UsageError if there is no Java, or no proxy or name server in the folder."""
-    for jar in (PROXY_JAR, NAME_SERVER_JAR):
-        if not list(folder.glob(jar)):
-            raise UsageError(
-                f"--rocketmq {folder}: no {jar} there; `mvn dependency:copy-dependencies` of "
-                "org.apache.rocketmq:rocketmq-proxy and rocketmq-namesrv leaves such a folder"
-            )
-    if shutil.which("java") is None:
-        raise UsageError(f"--rocketmq {folder}: there is no java on the PATH; install a JDK, 11 or newer")
+    check_jars(f"--rocketmq {folder}", folder, JARS)
 
 
 @contextmanager
@@ -85,15 +75,11 @@ def rocketmq_running(
     (folder / "proxy.json").write_text(json.dumps(proxy_settings))
     proxy_words = ["-pm", "local", "-n", f"127.0.0.1:{name_port}"]
     proxy_words += ["-bc", str(folder / "broker.conf"), "-pc", str(folder / "proxy.json")]
-    with ExitStack() as running:
-        started = [
-            running.enter_context(
-                _java(jars, folder, "namesrv.NamesrvStartup", "-c", str(folder / "name-server.conf"))
-            ),
-            running.enter_context(_java(jars, folder, "proxy.ProxyStartup", *proxy_words)),
-        ]
-        pids = tuple(process.pid for process in started)
-        yield RocketmqProcesses(f"127.0.0.1:{grpc_port}", pids, folder)
+    with (
+        _java(jars, folder, "namesrv.NamesrvStartup", "-c", str(folder / "name-server.conf")) as name_server,
+        _java(jars, folder, "proxy.ProxyStartup", *proxy_words) as proxy,
+    ):
+        yield RocketmqProcesses(f"127.0.0.1:{grpc_port}", (name_server.pid, proxy.pid), folder)
 
 
 def free_ports() -> tuple[int, int, int, int]:
@@ -112,20 +98,16 @@ def free_ports() -> tuple[int, int, int, int]:
 
 @contextmanager
 def _java(jars: Path, folder: Path, name: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    opens = [f"--add-{how}=java.base/{package}=ALL-UNNAMED" for package in OPENED for how in ("opens", "exports")]
-    command = ["java", *MEMORY, *opens, f"-Duser.home={folder}", f"-Djava.io.tmpdir={folder}"]
-    command += ["-cp", f"{jars}/*", f"org.apache.rocketmq.{name}", *words]
+    command = java_command(jars, folder, MEMORY, f"org.apache.rocketmq.{name}", *words)
     with open(folder / f"{name}.out", "wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=_environment(folder))
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, "ROCKETMQ_HOME": str(folder)}
+        )
     try:
         yield process
     finally:
         process.kill()  # what its store would do in an orderly end takes seconds, and nobody reads it again
         process.wait(END_S)
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "ROCKETMQ_HOME": str(folder)}
 
 
 def _write_properties(path: Path, settings: Mapping[str, str]) -> None:

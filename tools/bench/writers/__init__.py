@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from ....store import native
 from ....store.errors import UsageError
-from ..case import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES, Case, Sample, Work
+from ..case import FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES, Case, Sample, Work
 from ..drive import drive, no_collection
 from ..machine import device
 from ..machine.free_pages import touch_free_pages
@@ -32,9 +32,8 @@ PEERS = {
 """Name -> the module that it needs."""
 _MODULES = {
     **dict.fromkeys((OWN, PURE), "own"),
-    **dict.fromkeys((MEMCPY, FRESH_PAGES, NOTHING, RAW_LOOP, FILE), "limits"),
-    **dict.fromkeys(("sqlite3", "lmdb", "rocksdict"), "key_value"),
-    **dict.fromkeys(("diskcache", "persist-queue", "litequeue"), "queues"),
+    **dict.fromkeys((MEMCPY, FRESH_PAGES, NOTHING, RAW_LOOP), "limits"),
+    **dict.fromkeys(PEERS, "peers"),
 }
 FIRST_MESSAGES = 256
 """Messages put into every fresh store before the clock starts, by the same call, so that its topic, queues and first
@@ -74,15 +73,10 @@ def check_peer(name: str) -> None:
         raise UsageError(f"--versus {name}: not installed; pip install {name}")
 
 
-@contextmanager
-def opened(folder: Path, case: Case, size: int) -> Iterator[Session]:
-    """A session of the case's writer in an empty folder, with room for `size` bytes of records."""
+def opened(folder: Path, case: Case, size: int) -> closing[Session]:
+    """A context manager: a session of the case's writer in an empty folder, with room for `size` bytes of records."""
     open_session: Callable[[Path, Case, int], Session] = import_module(f".{_MODULES[case.who]}", __name__).open_session
-    session = open_session(folder, case, size)
-    try:
-        yield session
-    finally:
-        session.close()
+    return closing(open_session(folder, case, size))
 
 
 def first_calls(case: Case) -> int:
@@ -120,15 +114,13 @@ def putting(case: Case, folder: Path) -> Iterator[Work]:
         units = session.units(make_rows(case.body_size, case.count))
 
         def work(stamps: bool) -> Sample:
-            before, started_s = device.written_size(folder), perf_counter()
+            written, started_s = device.Written(folder), perf_counter()
             rate = case.rate / case.batch if case.rate else None
             times = drive(session.puts(), units, case.calls, rate=rate, stamps=stamps)
             put_s = perf_counter() - started_s
             session.drain()
             drained_s = perf_counter() - started_s
-            after = device.written_size(folder)
-            size = None if before is None or after is None else after - before
-            return Sample(case.count, drained_s, put_s, *times, device_size=size)
+            return Sample(case.count, drained_s, put_s, *times, device_size=written.since())
 
         free_memory_for(case)
         with no_collection():

@@ -4,7 +4,6 @@ memcpy           copies of the same number of bytes into a mapped file, all of w
 fresh pages      the same; the file has its blocks, none of its pages has been touched: each must be faulted in
 raw loop         pwrite of the records of a call and, under sync, an fdatasync; the file has its blocks beforehand, as
                  a segment has
-buffered file    Python's own buffered writing of the bodies and keys, under sync flushed and synced a call
 nothing          a call that does nothing: at a fixed rate, what the loop and other programs cost alone
 """
 
@@ -14,12 +13,12 @@ import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from ....store.disk.allocate import allocate_blocks
-from ..case import FILE, MEMCPY, NOTHING, RAW_LOOP, Case
+from ..case import MEMCPY, NOTHING, RAW_LOOP, Case
 from ..messages import Row, parts
 from .session import Session
 
@@ -74,39 +73,12 @@ class RawLoop(Session):
         os.close(self._descriptor)
 
 
-class BufferedFile(Session):
-    def __init__(self, path: Path, case: Case) -> None:
-        super().__init__(case)
-        self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 - closed with the session
-
-    def units(self, rows: Sequence[Row]) -> Sequence[Any]:
-        batches = parts(rows, self._case.batch)
-        return [b"".join(row.key.encode() + row.body for row in batch) for batch in batches]
-
-    def put(self, records: bytes) -> None:
-        self._file.write(records)
-        if self._case.sync:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def drain(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class Nothing(Session):
     def put(self, unit: object) -> None:
-        pass
-
-    def close(self) -> None:
         pass
 
 
 def open_session(folder: Path, case: Case, size: int) -> Session:
     if case.who == NOTHING:
         return Nothing(case)
-    if case.who == FILE:
-        return BufferedFile(folder / "file", case)
     return (RawLoop if case.who == RAW_LOOP else Memory)(folder / "file", case, size)
