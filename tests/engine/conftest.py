@@ -1,6 +1,7 @@
 """What the tests of the engine share.
 
-- `clock`: time that a test holds, steps and turns back.
+- `clock`: time that a test holds, steps and turns back; `disk`: one that fails when a test says so.
+- `nothing_stays`: no thread outlives the test; `interrupt_at`: what interrupts a call somewhere.
 - `golden_set`: what RocketMQ wrote into a golden store, and what it read from it, as Python objects.
 - `fingerprint`, `watch_opens`: proof that a folder was not touched.
 - `copy_as_killed`: what a killed writer would have left behind, while the real one lives on.
@@ -9,6 +10,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import ipaddress
 import json
@@ -23,7 +25,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from flightlog.tests.support import inside, killed_copy, unwrapped
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside, killed_copy, process, unwrapped
+from flightlog.tests.support.interrupts import InterruptAt
 
 if TYPE_CHECKING:
     from flightlog import Message, ReadOnlyStore, Store, StoredMessage, StoreSettings
@@ -58,6 +62,28 @@ class ManualClock:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+@pytest.fixture
+def disk() -> Iterator[FaultyDisk]:
+    """A real disk that a test lets fail, hold or fill up."""
+    found: FaultyDisk = FaultyDisk()
+    yield found
+    found.heal()
+
+
+@pytest.fixture
+def nothing_stays() -> Iterator[None]:
+    """No thread outlives the test."""
+    threads = process.threads()
+    yield
+    gc.collect()
+    assert process.threads() <= threads
+
+
+@pytest.fixture
+def interrupt_at() -> type[InterruptAt]:
+    return InterruptAt
 
 
 @dataclass

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,19 +27,7 @@ if TYPE_CHECKING:
 SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000, sync_flush_timeout_ms=240_000)
 
 
-@pytest.fixture
-def disk() -> Iterator[FaultyDisk]:
-    found: FaultyDisk = FaultyDisk()
-    yield found
-    found.heal()
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    threads = process.threads()
-    yield
-    gc.collect()
-    assert process.threads() <= threads
+pytestmark = pytest.mark.usefixtures("nothing_stays")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 import threading
@@ -28,24 +27,7 @@ if TYPE_CHECKING:
 SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000, sync_flush_timeout_ms=240_000)
 
 
-@pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    threads = process.threads()
-    yield
-    gc.collect()
-    assert process.threads() <= threads
-
-
-@pytest.fixture
-def interrupt_at() -> type[InterruptAt]:
-    return InterruptAt
-
-
-@pytest.fixture
-def disk() -> Iterator[FaultyDisk]:
-    found: FaultyDisk = FaultyDisk()
-    yield found
-    found.heal()
+pytestmark = pytest.mark.usefixtures("nothing_stays")
 
 
 @pytest.mark.ci

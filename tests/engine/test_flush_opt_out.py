@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 NEVER_MS = 3_600_000
 
 
-@pytest.fixture
-def disk() -> Iterator[FaultyDisk]:
-    found: FaultyDisk = FaultyDisk()
-    yield found
-    found.heal()
-
-
 def settings(mode: FlushMode = FlushMode.SYNC) -> StoreSettings:
     return StoreSettings.small(flush_mode=mode, flush_interval_ms=NEVER_MS, sync_flush_timeout_ms=240_000)
 

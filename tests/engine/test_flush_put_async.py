@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,19 +23,7 @@ if TYPE_CHECKING:
 NEVER_MS = 3_600_000
 
 
-@pytest.fixture
-def disk() -> Iterator[FaultyDisk]:
-    found: FaultyDisk = FaultyDisk()
-    yield found
-    found.heal()
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    threads = process.threads()
-    yield
-    gc.collect()
-    assert process.threads() <= threads
+pytestmark = pytest.mark.usefixtures("nothing_stays")
 
 
 def settings(**changes: Any) -> StoreSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
 
 INDEX = "store/index"
-
-
-@pytest.fixture
-def disk() -> Iterator[FaultyDisk]:
-    found: FaultyDisk = FaultyDisk()
-    yield found
-    found.heal()
 
 
 def listed(store: flightlog.Store) -> list[int]:

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 GROUPS = 3
 
 
-@pytest.fixture
-def interrupt_at() -> type[InterruptAt]:
-    return InterruptAt
-
-
 class Ledger:
     """Messages 0, 1, 2, … of one queue, with a uniq key and the key of a group; which of them were acknowledged."""
 

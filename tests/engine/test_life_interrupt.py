@@ -7,7 +7,7 @@ Each call is repeated with the interrupt at its first point, its second, … unt
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -87,17 +87,7 @@ class Ledger:
         return len(found)
 
 
-@pytest.fixture
-def interrupt_at() -> type[InterruptAt]:
-    return InterruptAt
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    threads = process.threads()
-    yield
-    gc.collect()
-    assert process.threads() <= threads
+pytestmark = pytest.mark.usefixtures("nothing_stays")
 
 
 Call = Callable[[flightlog.Store, Ledger], object]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from flightlog.engine.verify.findings import VerifyReport
+    from flightlog.tests.support.stream_driver import StreamDriver
 
     AssertClean = Callable[[Path], VerifyReport]
     Load = Callable[..., DataFrame]
@@ -41,3 +42,18 @@ def load(spark: SparkSession) -> Load:
         return spark.read.format("flightlog").options(**options).load(str(path))
 
     return read
+
+
+@pytest.fixture(scope="session")
+def stream() -> type[StreamDriver]:
+    """`stream(path, subscribe="orders")` is a query that has been started."""
+    from flightlog.tests.support.stream_driver import StreamDriver  # needs pyspark
+
+    return StreamDriver
+
+
+@pytest.fixture(params=["admission", "plain"])
+def dialect(request: pytest.FixtureRequest) -> str:
+    """How Spark asks: as 4.2 and later do, or as 4.0 and 4.1."""
+    name: str = request.param
+    return name

@@ -35,12 +35,6 @@ EVERYTHING = {"startingOffsets": "earliest"}
 TOPICS = {"startingOffsets": "earliest", "subscribePattern": ".*"}
 
 
-@pytest.fixture(scope="session")
-def stream() -> Stream:
-    made: Stream = StreamDriver
-    return made
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A store whose RocketMQ died before it had put its last messages into queues."""

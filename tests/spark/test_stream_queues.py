@@ -28,20 +28,6 @@ SETTINGS = StoreSettings(segment_size=16 << 10, queue_file_entries=50)
 Queue = tuple[str, int]
 
 
-@pytest.fixture(scope="session")
-def stream() -> Stream:
-    """`stream(path, subscribe="orders")` is a query that has been started."""
-    made: Stream = StreamDriver
-    return made
-
-
-@pytest.fixture(params=["admission", "plain"])
-def dialect(request: pytest.FixtureRequest) -> str:
-    """How Spark asks: as 4.2 and later do, or as 4.0 and 4.1."""
-    name: str = request.param
-    return name
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
     """Where the test puts its store, which is verified afterwards."""

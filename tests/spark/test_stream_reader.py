@@ -27,20 +27,6 @@ SEGMENT_SIZE = 16 << 10
 SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=100)
 
 
-@pytest.fixture(scope="session")
-def stream() -> Stream:
-    """`stream(path, startingOffsets="earliest")` is a query that has been started."""
-    made: Stream = StreamDriver
-    return made
-
-
-@pytest.fixture(params=["admission", "plain"])
-def dialect(request: pytest.FixtureRequest) -> str:
-    """How Spark asks: as 4.2 and later do, or as 4.0 and 4.1."""
-    name: str = request.param
-    return name
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
     """Where the test puts its store, which is verified afterwards."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import random
 from collections.abc import Callable
@@ -373,19 +371,6 @@ def test_kernel_and_reference_agree_on_wild_numbers(c: ModuleType) -> None:
         for call, size in calls:
             found = [outcome(partial(call, module), np.full(size, 0xA5, np.uint8)) for module in (c, pure)]
             assert found[0] == found[1]
-
-
-@pytest.fixture
-def fenced() -> memoryview:
-    """One page between two that kill the process when touched."""
-    page = mmap.PAGESIZE
-    pages = mmap.mmap(-1, 3 * page)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for fence in (start, start + 2 * page):
-        assert protect(fence, page, 0) == 0, os.strerror(ctypes.get_errno())
-    return memoryview(pages)[page : 2 * page]
 
 
 @both

@@ -3,7 +3,6 @@ same."""
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import random
@@ -186,19 +185,6 @@ def test_kernel_and_reference_encode_the_same_or_refuse_alike(
 
 
 # ---- nothing outside the buffer is touched ----
-
-
-@pytest.fixture
-def fenced() -> memoryview:
-    """One page between two that kill the process when touched."""
-    page = mmap.PAGESIZE
-    pages = mmap.mmap(-1, 3 * page)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for fence in (start, start + 2 * page):
-        assert protect(fence, page, 0) == 0, os.strerror(ctypes.get_errno())
-    return memoryview(pages)[page : 2 * page]
 
 
 @pytest.mark.usefixtures("kernel")
