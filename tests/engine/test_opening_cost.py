@@ -12,8 +12,9 @@ import flightlog
 from flightlog import StoreSettings
 from flightlog.testing import kill
 from flightlog.tests.support import inside
+from flightlog.tests.support.cached import cached_size
 from flightlog.tests.support.opening import OpeningCost, build, open_cold, put, settings_of
-from flightlog.tools.bench.machine.page_cache import cached_size, forget
+from flightlog.tools.bench.machine.page_cache import forget
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale

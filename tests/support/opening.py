@@ -17,7 +17,8 @@ from flightlog.engine.read_only import ReadOnlyStore, open_read_only
 from flightlog.store.message import Message
 from flightlog.store.segments.log_files import COMMIT_LOG_FOLDER
 from flightlog.store.settings import StoreSettings
-from flightlog.tools.bench.machine.page_cache import cached_size, forget
+from flightlog.tests.support.cached import cached_size
+from flightlog.tools.bench.machine.page_cache import forget
 from flightlog.tools.counting_disk import CountingDisk
 
 QUEUES_A_TOPIC = 20
