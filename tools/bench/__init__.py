@@ -4,12 +4,13 @@ Every figure has a reference: the limit of this machine (memcpy, a raw fdatasync
 and only the ratio to it can be compared between machines.
 
     case          the one model: a case, a run of it, its outcome
-    runner        runs cases round by round
+    runner        runs cases round by round, and sizes their rounds
     plan          selects the cases of a run
     report, plot  output: tables, JSON, plots
     harness       what all runs share: options, scratch folder, progress, output
+    run           a complete run over the store
+    scan_run      a complete run through Spark
     served_run    a complete run over `flightlog serve`
-    run, scan_run complete runs: over the store; through Spark
 
 Which room inside imports from which:
 

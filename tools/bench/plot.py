@@ -29,8 +29,8 @@ BAR_HEIGHT_INCHES, PANEL_HEIGHT_INCHES = 0.27, 4.5
 WIDTHS_INCHES = (9, 6)
 """Of the first and the second panel of a row."""
 LEGEND_BELOW_INCHES = 0.5
-WIDE_RANGE = 50
-"""A narrower one has few powers of ten: twos and fives are named, too."""
+WIDE_RANGE, NARROW_RANGE = 50, 4
+"""A range below the first has few powers of ten: twos and fives are named, too. One below the second may have none."""
 LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 """Keeps reference lines from crossing a number."""
 SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "flightlog", "font.size": 9}
@@ -124,13 +124,15 @@ def _throughput(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str])
 def _latencies(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str]) -> None:
     hidden = {name for name in REFERENCES if name != NOTHING}
     drawn = [o for o in outcomes if o.case.who not in hidden and o.case.batch == 1]
-    if drawn and drawn[0].case.task == PUT:
+    are_puts = all(o.case.task == PUT for o in drawn)
+    if are_puts:
         drawn.sort(key=lambda o: (o.case.who != OWN, o.case.sync, o.case.who, o.case.threads))
     for outcome in drawn[:CURVES_MAX]:
         style = ":" if outcome.case.threads > 1 else "--" if outcome.case.sync else "-"
         marker = "os^Dv"[min(outcome.case.threads.bit_length() // 2, 4)]
         times_us = np.concatenate(outcome.latencies_ns) / 1e3
-        _curve(axes, times_us, _label(outcome), color=colours[outcome.case.who], linestyle=style, marker=marker)
+        colour = colours[outcome.case.who] if are_puts else None  # of tasks, each has its own
+        _curve(axes, times_us, _label(outcome), color=colour, linestyle=style, marker=marker)
     axes.set_ylabel("µs, logarithmic")
     _finish_curves(axes)
 
@@ -153,7 +155,9 @@ def _curve(axes: Any, values: np.ndarray, label: str, **style: Any) -> None:
 
 
 def _finish_curves(axes: Any) -> None:
+    most = max((line.get_xdata()[-1] for line in axes.get_lines()), default=1.0)
     axes.set_xticks(-np.log10(1 - NINES), [f"{100 * part:g} %" for part in NINES])
+    axes.set_xlim(0.2, max(most, 1.2) + 0.1)  # else a marker would be cut in half
     axes.set_xlabel("take no longer than")
     axes.set_yscale("log")
     _finish(axes, axes.yaxis)
@@ -191,7 +195,8 @@ def _finish(axes: Any, axis: Any) -> None:
 
     axis.set_major_formatter(_plain)
     low, high = axis.get_view_interval()
-    axis.set_minor_formatter(_plain_two_or_five if high < WIDE_RANGE * low else "")
+    minor = _plain if high < NARROW_RANGE * low else _plain_two_or_five if high < WIDE_RANGE * low else ""
+    axis.set_minor_formatter(minor)
     axes.grid(axis="both" if axis is axes.yaxis else "x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:

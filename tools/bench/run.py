@@ -31,6 +31,8 @@ ROUND_S, QUICK_ROUND_S = 0.4, 0.25
 """A round of puts, preparations included, where `--seconds` does not say how long all of them may take."""
 TRIAL_PART = 0.25
 """Of the seconds that a run may take, for the rounds that tell how many messages fit."""
+CLOSE_ENOUGH = 0.1
+"""The part of its seconds by which a run may be late without a word."""
 QUICK_BODY_SIZES = (1024,)
 ROOM_MIN = 2 << 30
 """Bytes: a store at its defaults allocates a segment of 1 GiB, and each round is removed before the next."""
@@ -138,7 +140,7 @@ def _measure(options: Options, cases: Sequence[Case], folder: Path) -> list[Outc
                 found.append(runner.sized(case, round_s + overhead_s, lambda case: runner.run(case, folder)))
             bar.advance()
     cases, seconds = [case for case, _ in found], (rounds + stamped) * sum(seconds for _, seconds in found)
-    if options.seconds is not None and time.monotonic() + seconds > until_s:
+    if options.seconds is not None and time.monotonic() + seconds > until_s + CLOSE_ENOUGH * options.seconds:
         say(
             f"{seconds_text(options.seconds)} is short: {rounds} of even the shortest rounds take about "
             f"{seconds_text(seconds)} more; fewer sizes, threads or peers take less"
