@@ -26,7 +26,7 @@ from ...engine.services.wake_up import Notifiable
 from ...store.queue_offsets import QueueKey
 from ...store.results import PutStatus
 from ...store.stored_message import StoredMessage
-from ..retry.send_back import dead_letter_topic, origin_id, send_to_dead_letters
+from ..retry.dead_letters import DeadLetters
 from .check_point import CheckPointKey
 from .next_messages import next_messages
 from .order_info import OrderInfo
@@ -44,12 +44,14 @@ class OrderedPop:
         self,
         store: MessageStore,
         table: OrderTable,
+        letters: DeadLetters,
         lock_of: Callable[[str, QueueKey], Lock],
         check_not_subscribed: Callable[[str], None],
         broker_name: str,
     ) -> None:
         self._check_not_subscribed = check_not_subscribed
-        self._store, self._table, self._lock_of, self._broker_name = store, table, lock_of, broker_name
+        self._store, self._table, self._letters = store, table, letters
+        self._lock_of, self._broker_name = lock_of, broker_name
         self._waiting: dict[Notifiable, str] = {}
         """Receives that wait, and their groups."""
 
@@ -101,32 +103,23 @@ class OrderedPop:
     def _without_dead(
         self, request: PopRequest, queue: QueueKey, info: OrderInfo
     ) -> tuple[OrderInfo, StoredMessage | None]:
-        """Put the first messages to the dead letters as far as they had their attempts. Returns the first one that had
-        not, if any is left of the last pop."""
+        """Put the first messages to the dead letters as far as they had their attempts, and pass over those that were
+        put there by a process that ended before it was recorded. Returns the first one that is neither, if any is left
+        of the last pop."""
         is_repeat = self.was_popped_by(request, queue)
         while info.waiting:
             offset = info.waiting[0]
             message = self._read(queue, offset)
             if message is not None:
-                deliveries = info.deliveries(offset) + message.reconsume_times
-                if is_repeat or deliveries < request.max_attempts:
+                deliveries, popped_ms = info.deliveries(offset) + message.reconsume_times, info.pop_time_ms
+                if not is_repeat and deliveries >= request.max_attempts:
+                    origin = replace(message, topic=request.topic)
+                    self._letters.put(request.group, origin, deliveries, popped_ms)
+                elif not self._letters.has(request.group, message, popped_ms):
                     return info, message
-                self._send_to_dead_letters(request, message, deliveries, info.pop_time_ms)
             info = info.with_acked([offset])
             self._table.set(request.group, queue, info, info.next_offset)
         return info, None
-
-    def _send_to_dead_letters(
-        self, request: PopRequest, message: StoredMessage, deliveries: int, since_ms: int
-    ) -> None:
-        """Once: a process that ended here has put it there since the message was popped."""
-        topic = dead_letter_topic(request.group)
-        start = self._store.offset_at(topic, 0, since_ms)
-        origin = replace(message, topic=request.topic)
-        for found in self._store.read(topic, 0, start, on_corrupt="skip"):
-            if origin_id(found) == origin_id(origin):
-                return
-        send_to_dead_letters(self._store, request.group, origin, deliveries)
 
     def _read(self, queue: QueueKey, offset: int) -> StoredMessage | None:
         """None if retention removed it."""

@@ -32,6 +32,7 @@ from ...store.errors import (
     DiskError,
     FlightlogError,
     InconsistentGroupError,
+    InvalidArgumentError,
     StoreClosedError,
     TopicExistsError,
     TopicNotFoundError,
@@ -45,7 +46,7 @@ from ..group.consumed_store import Owner
 from ..group.group_settings import GroupSettings
 from ..group.group_table import GroupTable
 from ..group.initial_offset import StartFrom
-from ..retry.send_back import send_to_dead_letters
+from ..retry.dead_letters import DeadLetters
 from .check_point import Ack, CheckPoint, CheckPointKey, ack_message, check_point_message
 from .next_messages import next_messages
 from .order_table import OrderTable
@@ -94,13 +95,16 @@ class PopService:
         self._places: dict[tuple[str, str, int], _Place] = {}
         self._begun: dict[_Place, int] = {}
         """Where the log ended when a check point that is being put was begun: the group does not go on yet."""
+        self._letters = DeadLetters(store)
         self._orders = OrderTable(store)
-        self._ordered = OrderedPop(store, self._orders, self._lock_of, self._check_not_subscribed, broker_name)
+        self._ordered = OrderedPop(
+            *(store, self._orders, self._letters, self._lock_of, self._check_not_subscribed, broker_name)
+        )
         self._starting, self._is_started = threading.Lock(), False
         self._is_idle = False
         """Whether the thread sleeps until something arrives in the revive topic."""
         self._reviving = threading.Lock()
-        self._queues = [ReviveQueue(store, queue_id, broker_name) for queue_id in range(REVIVE_QUEUE_COUNT)]
+        self._queues = [ReviveQueue(store, self._letters, number, broker_name) for number in range(REVIVE_QUEUE_COUNT)]
         self._save_due_s: float | None = None
         self._failure = ""
         self._wake_up = WakeUp()
@@ -328,9 +332,9 @@ class PopService:
         dead = [each for each in popped if each.attempt > request.max_attempts]
         if dead:
             for each in dead:
-                origin = replace(each.message, topic=request.topic)
-                send_to_dead_letters(self._store, request.group, origin, each.attempt)
-            with suppress(ExpiredHandleError):  # then it comes to the dead letters a second time
+                popped_ms = words_of(each.handle)[0].key.pop_time_ms
+                self._letters.put(request.group, replace(each.message, topic=request.topic), each.attempt, popped_ms)
+            with suppress(ExpiredHandleError):  # it does not come again all the same: see DeadLetters
                 self.ack(*(each.handle for each in dead))
         return [each for each in popped if each.attempt <= request.max_attempts]
 
@@ -383,6 +387,22 @@ class PopService:
         if expired:
             raise ExpiredHandleError(expired, min(now_ms, *(words.expires_ms for words, _ in given)), now_ms)
         return _status_of([*statuses, *(result.status for result in results)])
+
+    def forward_to_dead_letters(self, handle: PopHandle, attempt: int) -> PutStatus:
+        """Give up a received message, whatever attempts it has left: put it among the dead letters of its group, once
+        however often you call this, and acknowledge it. `attempt` counts its deliveries. Durable as `ack`.
+
+        Raises ExpiredHandleError, InvalidArgumentError for a handle of a message that is not there, and as `ack`.
+        """
+        (words, queue_offset), now_ms = words_of(checked_handle(handle)), self._store.clock.now_ms()
+        if words.expires_ms <= now_ms:
+            raise ExpiredHandleError([handle], words.expires_ms, now_ms)
+        key = words.key
+        found = self._store.get(key.topic, key.queue_id, queue_offset, 1).messages
+        if not found or found[0].queue_offset != queue_offset:
+            raise InvalidArgumentError("handle", handle.extra_info, "the handle of a message that is still there")
+        self._letters.put(key.group, replace(found[0], topic=handle.topic), attempt, key.pop_time_ms)
+        return self.ack(handle)
 
     def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
         """Have a received message be delivered again `invisible_ms` milliseconds from now unless it is acknowledged: a

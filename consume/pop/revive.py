@@ -10,7 +10,9 @@ Invariants:
   have reached: an ack that was answered before the invisible time was over has been read by then.
 - The committed offset is that of the last check point worked off: what comes behind it is read again by the next life,
   RocketMQ's broker included.
-- A crash between a put to the retry topic and the next save of offsets puts the message there a second time.
+- A message whose dead letter was put since it was popped does not come again: its process ended before the ack.
+- A message is put to the retry topic once, also where a crash comes before the next save of offsets: REVIVED names its
+  pop, and the next life looks there.
 """
 
 from __future__ import annotations
@@ -22,10 +24,13 @@ from ...engine.message_store import MessageStore
 from ...store.errors import CorruptQueueError, CorruptRecordError
 from ...store.format import property_names as props
 from ...store.format.crc_property import CRC_PROPERTY
+from ...store.format.record import RETRY_TOPIC_PREFIX
 from ...store.format.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
 from ...store.message import Message
 from ...store.stored_message import StoredMessage
-from ..retry.send_back import make_topic
+from ..retry.dead_letters import DeadLetters
+from ..retry.put_since import PutSince
+from ..retry.send_back import REVIVED, make_topic
 from .check_point import (
     ACK_TAG,
     BATCH_ACK_TAG,
@@ -52,12 +57,14 @@ RETRY_DELAYS_S = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1
 class ReviveQueue:
     """One queue of the revive topic. Not safe from several threads."""
 
-    def __init__(self, store: MessageStore, queue_id: int, own_name: str) -> None:
-        self._store, self._queue_id, self._own_name = store, queue_id, own_name
+    def __init__(self, store: MessageStore, letters: DeadLetters, queue_id: int, own_name: str) -> None:
+        self._store, self._letters, self._queue_id, self._own_name = store, letters, queue_id, own_name
         worked_off = store.offsets.get(REVIVE_GROUP, REVIVE_TOPIC, queue_id)
         self._next_offset = 0 if worked_off is None else worked_off + 1
         self._worked_off_end = self._next_offset
         """Where this life began: check points before it were worked off by earlier ones."""
+        self._put_before: dict[str, PutSince[str]] = {}
+        """What earlier lives put to each retry topic."""
         self._points: dict[CheckPointKey, CheckPoint] = {}
         """Those that were read and are not worked off, in order."""
         self._worked_off: set[tuple[CheckPointKey, int]] | None = None
@@ -146,12 +153,22 @@ class ReviveQueue:
                 log.error("a message that comes again cannot be read: %s", e, extra={"topic": key.topic})
                 self._put_again(point, offset)
             else:
-                if found and found[0].queue_offset == offset:  # else retention removed it
+                is_there = bool(found) and found[0].queue_offset == offset  # else retention removed it
+                if is_there and not self._is_done(point, found[0], retry):
                     make_retry_topic(self._store, key.group, retry)
-                    self._store.put(retried(found[0], retry, key.pop_time_ms))
+                    self._store.put(retried(found[0], retry, key))
                     revived += 1
             point.note_acked((offset,))  # not a second time if a later one fails
         return revived
+
+    def _is_done(self, point: CheckPoint, message: StoredMessage, retry: str) -> bool:
+        """Whether the message was given up, or a life that ended before its offsets were saved has put it there."""
+        key = point.key
+        if retry not in self._put_before:
+            self._put_before[retry] = PutSince(self._store, retry, _revived_pop, is_growing=False)
+        return self._put_before[retry].has(_pop_of(key, message.queue_offset), point.revive_ms) or self._letters.has(
+            key.group, message, key.pop_time_ms
+        )
 
     def _put_again(self, point: CheckPoint, offset: int) -> None:
         delay_ms = 1000 * RETRY_DELAYS_S[min(point.put_count, len(RETRY_DELAYS_S) - 1)]
@@ -168,12 +185,23 @@ def make_retry_topic(store: MessageStore, group: str, name: str) -> None:
         store.offsets.set(group, name, 0, 0)
 
 
-def retried(found: StoredMessage, retry: str, pop_time_ms: int) -> Message:
+def _pop_of(key: CheckPointKey, queue_offset: int) -> str:
+    """What names one pop of one message among all that come to a retry topic."""
+    is_retry = key.topic.startswith(RETRY_TOPIC_PREFIX)
+    return f"{key.pop_time_ms} {key.start_offset} {is_retry:d} {key.queue_id} {queue_offset}"
+
+
+def _revived_pop(message: StoredMessage) -> str | None:
+    return message.properties.get(REVIVED)
+
+
+def retried(found: StoredMessage, retry: str, key: CheckPointKey) -> Message:
     """The message to put to the retry topic. A delay that it had when it was sent is over."""
     left_out = (CRC_PROPERTY, props.DELAY, props.INNER_COUNT, props.INNER_BASE)
     properties = {name: value for name, value in found.properties.items() if name not in left_out}
     if found.reconsume_times == 0 or FIRST_POP_TIME not in properties:
-        properties[FIRST_POP_TIME] = str(pop_time_ms)
+        properties[FIRST_POP_TIME] = str(key.pop_time_ms)
+    properties[REVIVED] = _pop_of(key, found.queue_offset)
     return Message(
         retry,
         found.body,

@@ -36,8 +36,11 @@ FIRST_DELAY_LEVEL = 3
 """10 s with the default delay levels."""
 DEAD_LETTER_QUEUES = 1
 
+REVIVED = "FLIGHTLOG_REVIVED"
+"""A property of ours in retry topics of groups that pop: which pop of which message was not acknowledged in time."""
+
 _OF_THE_OLD_RECORD = (
-    *(CRC_PROPERTY, props.INNER_COUNT, props.INNER_BASE),
+    *(CRC_PROPERTY, props.INNER_COUNT, props.INNER_BASE, REVIVED),
     # The message would come back through its light queues, too.
     *(props.MULTI_DISPATCH, props.MULTI_QUEUE_OFFSET),
 )

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 from ...consume.pop.popped import PoppedMessage
+from ...consume.retry.send_back import REVIVED
 from ...produce import message_type
 from ...store.format import property_names as props
 from ...store.format.sys_flag import COMPRESSED
@@ -40,7 +41,7 @@ def message_of(stored: StoredMessage, topic: str) -> Any:
     message = definition.Message(body=stored.body)
     message.topic.name = topic
     for name, value in properties.items():
-        if name not in checks.RESERVED:
+        if name not in checks.RESERVED and name != REVIVED:
             message.user_properties[name] = value
     system = message.system_properties
     if stored.tags is not None:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from ...consume.pop.check_point import MAX_COUNT
-from ...consume.pop.forward import forward_to_dead_letters
 from ...consume.pop.pop_errors import ExpiredHandleError
 from ...consume.pop.popped import PopHandle, PoppedMessage, words_of
 from ...consume.store import Store
@@ -158,9 +157,9 @@ class Receiving:
     async def forward_message_to_dead_letter_queue(self, context: Context, request: Any, response: Any) -> None:
         topic, group = checks.topic_name(request.topic), checks.group_name(request.group)
         handle, attempt = self._handle(context, group, topic, request.receipt_handle), max(request.delivery_attempt, 1)
-        store = self._store.message_store
+        forward = self._store.pop_service.forward_to_dead_letters
         with suppress(ExpiredHandleError):  # it comes again; a client told so would ask each second without end
-            await self._off_loop.run(forward_to_dead_letters, store, self._store.ack, handle, attempt)
+            await self._off_loop.run(forward, handle, attempt)
         response.status.CopyFrom(status(Code.OK, "0"))  # the proxy's text, whatever it means
 
     def _handle(self, context: Context, group: str, topic: str, text: str) -> PopHandle:

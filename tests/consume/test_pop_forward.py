@@ -9,7 +9,6 @@ import pytest
 
 import flightlog
 from flightlog import ExpiredHandleError, InvalidArgumentError, Message, PopHandle, Store, StoreSettings
-from flightlog.consume.pop.forward import forward_to_dead_letters
 from flightlog.testing import ManualClock
 
 
@@ -27,7 +26,7 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
 
 def test_it_goes_to_the_dead_letters_and_does_not_come_again(store: Store) -> None:
     [popped] = store.receive("billing", "orders", invisible_ms=1_000)
-    forward_to_dead_letters(store.message_store, store.ack, popped.handle, popped.attempt)
+    store.pop_service.forward_to_dead_letters(popped.handle, popped.attempt)
     [dead] = store.dead_letters("billing")
     assert (dead.body, dead.tags, dead.reconsume_times) == (b"poison", "t", 1)
     assert dead.properties["RETRY_TOPIC"] == "orders"
@@ -37,7 +36,7 @@ def test_a_handle_that_expired_is_refused(store: Store, clock: ManualClock) -> N
     [popped] = store.receive("billing", "orders", invisible_ms=1_000)
     clock.advance(1_000)
     with pytest.raises(ExpiredHandleError):
-        forward_to_dead_letters(store.message_store, store.ack, popped.handle, popped.attempt)
+        store.pop_service.forward_to_dead_letters(popped.handle, popped.attempt)
     assert list(store.dead_letters("billing")) == []
 
 
@@ -46,4 +45,4 @@ def test_a_handle_of_no_message_is_refused(store: Store) -> None:
     words = popped.handle.extra_info.rpartition(" ")[0]
     with pytest.raises(InvalidArgumentError, match="still there"):
         handle = PopHandle("billing", "orders", f"{words} 7")
-        forward_to_dead_letters(store.message_store, store.ack, handle, popped.attempt)
+        store.pop_service.forward_to_dead_letters(handle, popped.attempt)

@@ -132,7 +132,10 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "process killed during a `receive`": (POP_FAULTS,),
         "process killed during `change_invisible`": (POP_FAULTS,),
         "process killed while messages come again": (POP_FAULTS,),
-        "process killed while a `receive` puts": (POP_FAULTS,),
+        "process killed while a message goes to the dead letters": (
+            POP_FAULTS,
+            "consume/test_pop_dead_letters.py::test_what_is_given_up_is_a_dead_letter_once",
+        ),
         "power cut, sync flush": (POP_FAULTS,),
         "power cut, async flush": (POP_FAULTS,),
         "topic deleted": (POP + "check_points_of_a_deleted_topic_are_passed_over",),

@@ -16,6 +16,7 @@ import flightlog
 from flightlog import Message, PopHandle, StoreSettings
 from flightlog.consume.pop.check_point import NEXT_OFFSET
 from flightlog.consume.pop.pop_topics import REVIVE_QUEUE_COUNT, REVIVE_TOPIC
+from flightlog.consume.retry.send_back import REVIVED
 from flightlog.testing.clock import ManualClock
 from flightlog.tests.interop.harness import Line, RocketMq
 from flightlog.tests.support.popped_store import PoppedStore, numbers_of
@@ -92,7 +93,7 @@ def revive_records(root: Path) -> list[dict[str, Any]]:
 def retries(root: Path) -> list[tuple[Any, ...]]:
     with flightlog.open_read_only(root) as view:
         return [
-            (m.body, m.reconsume_times, m.tags, m.keys, m.flag, m.sys_flag, sorted(m.properties))
+            (m.body, m.reconsume_times, m.tags, m.keys, m.flag, m.sys_flag, sorted(m.properties.keys() - {REVIVED}))
             for m in view.read("%RETRY%g_orders")
         ]
 

@@ -33,7 +33,7 @@ class Fate:
     may_be_acked: bool = False
     """A crash came in the middle of its ack."""
     may_repeat: bool = False
-    """A crash came where it may have been brought back twice."""
+    """A crash came in the middle of a change: both of its check points may bring it back."""
     invisible_until_ms: int = 0
     attempts: int = 0
     """Deliveries that were answered, and those that a crash hid."""
@@ -153,7 +153,7 @@ class PoppedLives:
             elif call == self.ack:
                 fate.may_be_acked = fate.may_be_acked or (fate.handle is not None and not was_acked)
                 fate.may_repeat = fate.may_repeat or fate.may_be_acked
-            elif not fate.is_acked:
+            elif call == self.change and not fate.is_acked:
                 fate.may_repeat = True
 
     @contextmanager
