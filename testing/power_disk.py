@@ -50,6 +50,9 @@ class Inode:
 
     def sync(self, now: bytes, start: int = 0, stop: int | None = None) -> None:
         """What an fdatasync makes durable, or the sync of a part: of its pages, and no others."""
+        if not self.lost and start == 0 and stop is None:
+            self.synced = now
+            return
         old = self.synced.ljust(len(now), b"\0")
         pages = {at: old[at : at + PAGE_SIZE] for at in range(0, len(now), PAGE_SIZE)}
         for at in range(start, len(now) if stop is None else min(stop, len(now)), PAGE_SIZE):
