@@ -14,7 +14,7 @@ In the order of their queue, from the offset of the group CID_RMQ_SYS_TRANS on, 
 
 and after the round both offsets are written, durable, never ahead of the log. What is put back goes to the end of the
 queue, beyond what this round looks at. A crash in the middle makes the next round begin where this one did: some are
-asked about again, but none that was committed, for its commit record is found.
+asked about again, but none that was committed, for its commit record is found, and what was given up is so once.
 
 RocketMQ's broker knows nothing of senders that are still at work, nor of commit records: it asks about all of them. It
 counts half messages of groups without a connected producer as checked, and so discards them; it passes one whose
@@ -24,6 +24,7 @@ immunity time is longer than all checks together, and never comes back to it.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -37,6 +38,7 @@ from ...store.format.record import INT32_MAX
 from ...store.stored_message import StoredMessage
 from .half_message import (
     CHECK_GROUP,
+    DISCARDED_TOPIC,
     OP_TOPIC,
     PRODUCER_GROUP,
     QUEUE_ID,
@@ -88,6 +90,9 @@ class CheckRound:
         self._answered: set[tuple[object, ...]] = set()
         """The transactions that were answered for in this round. A round that a crash cut short leaves a half message
         twice, and under sync flush a commit record cannot be read before it is durable."""
+        self._discarded: set[tuple[object, ...] | None] = set()
+        self._discarded_since_ms: float = math.inf
+        """What was given up from then on. A round that a crash cut short may have done that, and begins again."""
 
     def run(self) -> None:
         """Raises DiskError, StoreClosedError."""
@@ -198,6 +203,8 @@ class CheckRound:
         )
 
     def _discard(self, half: StoredMessage) -> None:
+        if self._was_discarded(half):
+            return
         message, hosts = discarded(half)
         result = self._transactions.put_internal(message, hosts)
         log.error(
@@ -206,6 +213,18 @@ class CheckRound:
             *(times_checked(half), result.topic, result.queue_offset),
             extra=_fields(half),
         )
+
+    def _was_discarded(self, half: StoredMessage) -> bool:
+        since_ms = min(half.born_timestamp_ms, half.store_timestamp_ms)
+        if since_ms < self._discarded_since_ms:
+            start = self._store.offset_at(DISCARDED_TOPIC, QUEUE_ID, since_ms)
+            found = self._store.read(DISCARDED_TOPIC, QUEUE_ID, start, on_corrupt="skip")
+            self._discarded.update(map(identity, found))
+            self._discarded_since_ms = since_ms
+        name = identity(half)
+        is_there = name is not None and name in self._discarded
+        self._discarded.add(name)
+        return is_there
 
     def _warn_of_group(self, half: StoredMessage) -> None:
         group = half.properties.get(PRODUCER_GROUP, "")
