@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SEGMENT_SIZE = 8192
 HOUR_MS = 3_600_000
-NOON = "12"
 
 
 def settings(**changes: Any) -> StoreSettings:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FACE_FILES = ("__init__.py", "__main__.py")
 NOT_SOURCE = {"build", "dist", "site", "__pycache__", "target"}
 AUTOLOAD = Path("spark/autoload")  # installed beside the package, as `pyspark_flightlog`
 BUILD_TIME = Path("store/native/packaging")  # runs while flightlog is built, with setuptools at hand

@@ -20,7 +20,6 @@ from flightlog.tests.support.memory_disk import Inode
 from flightlog.tests.support.recording import FileState, Folder, Moment
 
 SECTOR_SIZE, PAGE_SIZE = 512, 4096
-SECTORS_A_PAGE = PAGE_SIZE // SECTOR_SIZE
 ANOTHER_BOOT = (1).to_bytes(8, "little")
 
 

@@ -17,10 +17,6 @@ FUZZ = Path(__file__).resolve().parents[1] / "fuzz"
 TARGETS = "flightlog.tests.fuzz.targets"
 
 
-def target_names() -> list[str]:
-    return sorted(path.stem for path in (FUZZ / "targets").glob("*.py"))
-
-
 def load_target(name: str) -> ModuleType:
     return importlib.import_module(f"{TARGETS}.{name}")
 
