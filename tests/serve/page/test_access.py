@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from flightlog import Store
     from flightlog.tests.serve.page.conftest import Shown
 
+pytestmark = pytest.mark.xdist_group("page-access")
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:

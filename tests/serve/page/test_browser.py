@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from flightlog.tests.serve.page.conftest import Shown
 
-pytestmark = pytest.mark.ci
+pytestmark = [pytest.mark.ci, pytest.mark.xdist_group("chrome")]
 
 MOST_CLICKS = 4
 NARROW, WIDE = 360, 1280
