@@ -29,6 +29,8 @@ BAR_HEIGHT_INCHES, PANEL_HEIGHT_INCHES = 0.27, 4.5
 WIDTHS_INCHES = (9, 6)
 """Of the first and the second panel of a row."""
 LEGEND_BELOW_INCHES = 0.5
+LABEL_MAX = 40
+"""Letters: of longer ones there is room for one column."""
 WIDE_RANGE, NARROW_RANGE = 50, 4
 """A range below the first has few powers of ten: twos and fives are named, too. One below the second may have none."""
 LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
@@ -199,10 +201,12 @@ def _finish(axes: Any, axis: Any) -> None:
     axis.set_minor_formatter(minor)
     axes.grid(axis="both" if axis is axes.yaxis else "x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    if axes.get_legend_handles_labels()[0]:
+    labels = axes.get_legend_handles_labels()[1]
+    if labels:
         below = axes.transAxes + ScaledTranslation(0, -LEGEND_BELOW_INCHES, axes.figure.dpi_scale_trans)
         place = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below}
-        axes.legend(fontsize=8, frameon=False, ncols=2, borderaxespad=0, **place)
+        columns = 2 if max(map(len, labels)) < LABEL_MAX else 1
+        axes.legend(fontsize=8, frameon=False, ncols=columns, borderaxespad=0, **place)
 
 
 def _plain(value: float, position: int | None = None) -> str:
