@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..index.queue.queue_table import last_entry
 from ..store.arguments import checked_path
-from ..store.conf.broker_conf import NAMES, QUEUE_ENTRY_SIZE, READ_ONLY_LOG
+from ..store.conf.broker_conf import NAMES, READ_ONLY_LOG, broker_text
 from ..store.conf.java_properties import escaped_value
 from ..store.conf.settings_check import check_host
 from ..store.disk.disk import RealDisk
 from ..store.segments.log_files import LogFolders
-from ..store.settings import FlushMode, StoreSettings
+from ..store.settings import StoreSettings
 from .sizes import with_sizes
 
 FOR_EVER_HOURS = 876_000
@@ -111,11 +110,7 @@ def _identity(broker_id: int, broker_name: str, cluster_name: str, name_server: 
 
 
 def _line(settings: StoreSettings, name: str) -> str:
-    return f"{NAMES[name]}={escaped_value(_text(name, getattr(settings, name)))}"
-
-
-def _text(name: str, value: Any) -> str:
-    return TEXTS.get(name, TEXTS.get(type(value).__name__, str))(value)
+    return f"{NAMES[name]}={escaped_value(broker_text(name, getattr(settings, name)))}"
 
 
 def _light_queues(settings: StoreSettings) -> Iterator[str]:
@@ -143,12 +138,3 @@ def _retention(settings: StoreSettings) -> Iterator[str]:
     for name in ("retention_bytes", "retention"):
         if (value := getattr(settings, name)) is not None:
             yield f"# {name}={value} of flightlog has no counterpart: a broker keeps what it would let go."
-
-
-TEXTS: Mapping[str, Callable[[Any], str]] = {
-    "bool": lambda value: "true" if value else "false",
-    "FlushMode": lambda value: value.value,
-    "queue_file_entries": lambda value: str(value * QUEUE_ENTRY_SIZE),
-}
-"""RocketMQ's text of a value, by the name of our setting or by its type; `str` for others."""
-assert set(TEXTS) == {"bool", FlushMode.__name__, "queue_file_entries"}

@@ -2,7 +2,7 @@
 
 Stricter than RocketMQ, which asks only for an account there: a lite pull and a pop need what a pull needs, a lock and a
 reset of offsets what the update of an offset needs, a message for the retries of a group needs that group, and what
-reads any message by its place is an administrator's.
+reads any message by its place, and the configuration, are an administrator's.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ OPEN = {RequestCode.GET_ROUTEINFO_BY_TOPIC}
 """Asked of name servers, which know no accounts: a client that is refused here would tell its user of a missing route,
 and not why."""
 ADMINISTRATION = {
+    RequestCode.GET_BROKER_CONFIG,
     RequestCode.UPDATE_AND_CREATE_TOPIC,
     RequestCode.DELETE_TOPIC_IN_BROKER,
     RequestCode.DELETE_TOPIC_IN_NAMESRV,

@@ -68,10 +68,12 @@ class Service:
         groups = Groups(store, self.off_loop, self.members)
         locks, failed = ClientLocks(store), Failed(store, self.off_loop)
         lookups, replies = Lookups(store, self.off_loop), Replies(store, self.members)
+        broker = Broker(store, self.off_loop)
         relayed = Relayed(store, self.off_loop, self.members)
         self.statistics = Statistics(traffic, store.message_store.clock)
         self._answers: dict[int, Answering] = {
-            RequestCode.GET_BROKER_RUNTIME_INFO: Broker(store, self.off_loop).runtime_info,
+            RequestCode.GET_BROKER_CONFIG: broker.config,
+            RequestCode.GET_BROKER_RUNTIME_INFO: broker.runtime_info,
             RequestCode.GET_ROUTEINFO_BY_TOPIC: topics.route,
             RequestCode.GET_BROKER_CLUSTER_INFO: topics.cluster,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics.names,

@@ -290,3 +290,17 @@ CONVERTERS: Mapping[str, Callable[[str], Any]] = {
     "queue_file_entries": _queue_entries,
 }
 """From RocketMQ's text, by the type of our setting or, where that is not enough, by its name."""
+
+
+TEXTS: Mapping[str, Callable[[Any], str]] = {
+    "bool": lambda value: "true" if value else "false",
+    "FlushMode": lambda value: value.value,
+    "queue_file_entries": lambda value: str(value * QUEUE_ENTRY_SIZE),
+}
+"""RocketMQ's text of a value, by the name of our setting or by its type; `str` for others."""
+assert set(TEXTS) == {"bool", FlushMode.__name__, "queue_file_entries"}
+
+
+def broker_text(name: str, value: Any) -> str:
+    """The value of one of our settings, as `broker.conf` has it."""
+    return TEXTS.get(name, TEXTS.get(type(value).__name__, str))(value)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from ....consume.readers import STORE_NAME
 from ....consume.store import Store
+from ....store.conf.broker_conf import NAMES, broker_text
+from ....store.conf.java_properties import escaped_value
 from ...calls.off_loop import OffLoop
 from ..answers.request import Answer, Request
+from ..answers.topics import CLUSTER
+from ..wire import fastjson
 from ..wire.codes import VERSION
 
 VERSION_NAME = "V5_3_3"
@@ -19,6 +24,23 @@ class Broker:
 
     async def runtime_info(self, request: Request) -> Answer:
         return await self._off_loop.run(self._runtime_info)
+
+    async def config(self, request: Request) -> Answer:
+        """What a broker's `broker.conf` would say of this store."""
+        settings, version = self._store.settings, {"counter": 0, "stateVersion": 0, "timestamp": self._started_ms}
+        found = {
+            "brokerName": STORE_NAME,
+            "brokerClusterName": CLUSTER,
+            "brokerId": "0",
+            "brokerRole": "ASYNC_MASTER",
+            "listenPort": str(request.connection.local[1]),
+            "storePathRootDir": str(self._store.path),
+        }
+        for name, broker_name in NAMES.items():
+            if (value := getattr(settings, name)) is not None:
+                found[broker_name] = broker_text(name, value)
+        lines = "".join(f"{name}={escaped_value(value)}\n" for name, value in found.items())
+        return Answer({"version": fastjson.encode(version).decode()}, lines.encode())
 
     def _runtime_info(self) -> Answer:
         found = self._store.statistics()

@@ -112,7 +112,7 @@ REFUSED: list[tuple[int, dict[str, Any], Any, str]] = [
     (RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "others"}, b"", NO_GROUP),
     *(
         (code, {}, b"", f"Need admin permission for request code={code:d}, but accessKey=application is not")
-        for code in (17, 33, 200, 207, 215, 216, 309, 401)
+        for code in (17, 26, 33, 200, 207, 215, 216, 309, 401)
     ),
 ]
 

@@ -123,6 +123,7 @@ OF_LIVE_CLIENTS = [
     ),
     ("printMsgByQueue", ["queueOffset=0", "queueOffset=1"]),
     ("consumeMessage", ["Consume ok", "queueOffset=0", "queueOffset=1"]),
+    ("getBrokerConfig", ["brokerName                                        =  store", "flushDiskType"]),
     ("sendMessage", ["SEND_OK"]),
     ("resetOffsetByTime", [f"{n}                                         0" for n in range(4)]),
     ("skipAccumulatedMessage", ENDS),

@@ -85,6 +85,7 @@ public class Live {
     mqadmin("printMsg", "-t", "orders", "-d", "true");
     mqadmin("printMsgByQueue", "-t", "orders", "-a", "store", "-i", "3", "-p", "true", "-d", "true");
     mqadmin("consumeMessage", "-t", "orders", "-b", "store", "-i", "1", "-o", "0", "-c", "2");
+    mqadmin("getBrokerConfig", "-b", broker);
     mqadmin("sendMessage", "-t", "orders", "-p", "more", "-k", "k1", "-c", "a", "-b", "store", "-i", "0");
     await(1, "the message that was sent");
     mqadmin("resetOffsetByTime", "-g", "billing", "-t", "orders", "-s", "0");
