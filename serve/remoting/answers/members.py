@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....consume.request_modes import POP, RequestModes
+from ....consume.request_modes import RequestModes
 from ....consume.retry.send_back import make_topic, retry_topic
 from ....consume.store import Store
 from ....index.filter.sql_filter import SqlFilter
@@ -74,8 +74,9 @@ class Members:
         return found is not None and bool(found.members) and not self._modes.pops(group)
 
     def check_pulls(self, group: str, topic: str) -> None:
-        """Raises InconsistentGroupError for a group that pops this topic."""
-        if self._modes.of(group, topic).name == POP:
+        """Raises InconsistentGroupError for a group that pops, this topic or another one. Its own retries, which only
+        members that pull send messages to, are pulled in any case."""
+        if self._modes.pops(group) and topic != retry_topic(group):
             expected = "members that pop (clientRebalance=false), or the mode PULL (mqadmin setConsumeMode)"
             raise InconsistentGroupError(group, f"a member that pulls {topic!r}", expected)
 

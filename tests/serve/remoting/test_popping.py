@@ -134,6 +134,10 @@ def test_a_group_pops_or_pulls_and_stays_so(served: RemotingStore, client: Remot
         found = json.loads(client.call(RequestCode.QUERY_ASSIGNMENT, {}, ASSIGNMENT).body)
         queue = {"brokerName": "store", "queueId": -1, "topic": "orders"}
         assert found["messageQueueAssignments"] == [{"attachments": None, "messageQueue": queue, "mode": "POP"}]
+    served.store.create_topic("others", 4)
+    assert "pulls 'others'" in (client.call(RequestCode.PULL_MESSAGE, pull | {"topic": "others"}).remark or "")
+    retries = client.call(RequestCode.PULL_MESSAGE, pull | {"topic": "%RETRY%poppers", "sysFlag": 4})
+    assert retries.code == ResponseCode.PULL_NOT_FOUND
     assert set_mode(client, "PULL").code == 0
     assert client.call(RequestCode.UPDATE_CONSUMER_OFFSET, offset).code == 0
     client.close()
