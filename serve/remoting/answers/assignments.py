@@ -28,8 +28,8 @@ class Assignments:
         self._store, self._off_loop, self._members, self._modes = store, off_loop, members, modes
 
     async def of_client(self, request: Request) -> Answer:
-        """A member that pops has all queues, as in RocketMQ unless it is told to share them; one that pulls has its
-        part."""
+        """A member that pops has all queues, as in RocketMQ unless `popShareQueueNum` is set, which is kept alone; one
+        that pulls has its part."""
         found = request.json()
         group, name, client_id = (str(found.get(key, "")) for key in ("consumerGroup", "topic", "clientId"))
         mode = self._modes.of(group, name)
