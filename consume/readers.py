@@ -20,9 +20,6 @@ from .outside_groups import OutsideGroups
 from .retry.sent_back import SentBack
 from .retry.starts import Starts
 
-STORE_NAME = "store"
-"""Of a store that is read alone; RocketMQ's broker name."""
-
 
 class Readers:
     """Safe from many threads."""
@@ -52,7 +49,7 @@ class Readers:
                 settings = self._store.settings
                 intervals_s = settings.offset_save_interval_ms / 1_000, settings.rebalance_interval_ms / 1_000
                 made = GroupCoordinator(self._store.clock, *intervals_s)
-                self._add(made, STORE_NAME)
+                self._add(made, settings.broker_name)
                 self.made = made
             return self.made
 

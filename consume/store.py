@@ -58,7 +58,7 @@ from .pop.check_point import MAX_COUNT as MAX_POP_COUNT
 from .pop.pop_request import DEFAULT_INVISIBLE_MS
 from .pop.pop_service import PopService
 from .pop.popped import PopHandle, PoppedMessage
-from .readers import STORE_NAME, Readers
+from .readers import Readers
 from .retry.redrive import Redrive, RedriveResult, Where
 from .retry.sent_back import SentBack
 from .retry.starts import Starts
@@ -86,7 +86,7 @@ class Store(native.OrdinaryPut):
         with ExitStack() as undo:
             undo.callback(store.close)
             self._group_table.load()
-            self.pop_service = PopService(store, self._group_table, owners, STORE_NAME)
+            self.pop_service = PopService(store, self._group_table, owners, store.settings.broker_name)
             self.pop_service.recover()
             self._starts = Starts.loaded(store.disk, store.path)
             self._sent_back = SentBack(store, self._starts)

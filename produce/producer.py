@@ -304,7 +304,7 @@ class Producer:
                 late = sending.timed_out()
                 late.add_note("The half message of its transaction is in the log, rolled back.")
                 raise late from None
-            begun.append(Transaction(transactions, opened, sending.uniq_key))
+            begun.append(Transaction(transactions, opened, sending.uniq_key, queue))
             return opened.result
 
         self._sender.send(sending, begin)

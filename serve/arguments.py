@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..consume.store import Store
 from ..produce.message_type import FIFO, MIXED, TYPES
@@ -13,6 +15,8 @@ from ..store.errors import InvalidArgumentError
 from ..store.topic import MESSAGE_TYPE, NORMAL, check_topic_name
 
 DEFAULT_QUEUES = 8
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+NAME_MAX = 127
 ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
 
 
@@ -71,6 +75,16 @@ class GroupArgument:
     def make(self, store: Store) -> None:
         """Make the group, or have the one that is there receive so. Raises DiskError."""
         store.update_group(self.name, is_ordered=self.is_ordered)
+
+
+def broker_names(paths: Sequence[Path]) -> list[str]:
+    """The name of each store among them: that of its folder. Raises InvalidArgumentError for two that are the same."""
+    names = [NOT_IN_NAMES.sub("_", path.resolve().name)[:NAME_MAX] or "store" for path in paths]
+    for path, name in zip(paths, names, strict=True):
+        if names.count(name) > 1:
+            expected = f"folders of different names: clients know a store by its name, and two would be {name!r}"
+            raise InvalidArgumentError("paths", str(path), expected)
+    return names
 
 
 def checked_address(text: str) -> str:

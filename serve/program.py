@@ -7,31 +7,34 @@ import logging
 import signal
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..consume.store import Store, open_store
-from ..store.errors import InvalidArgumentError, MissingExtraError
+from ..store.errors import FlightlogError, InvalidArgumentError, MissingExtraError, UsageError
 from ..store.settings import FlushMode, StoreSettings
 from ..store.state.progress import FLIGHTLOG_FOLDER
 from .access.acl_file import AclFile
 from .arguments import (
     GroupArgument,
     TopicArgument,
+    broker_names,
     check_loopback,
     check_metrics,
     checked_address,
     is_loopback,
     store_host,
 )
+from .brokers.broker import Broker
 from .calls.clients import ConnectedClient
 from .http2.certificates import browser_tls, development_tls
 from .http2.limits import raise_file_limit
 from .http2.own_certificate import OwnCertificate
-from .metrics.traffic import Traffic
+from .remoting.answers.directory import Directory
 from .remoting.server import RemotingServer
 from .server import Server
 
@@ -46,7 +49,7 @@ log = logging.getLogger("flightlog.serve")
 class ServeOptions:
     """See the command's help."""
 
-    path: Path
+    paths: tuple[Path, ...]
     host: str = "127.0.0.1"
     port: int = 8081
     topics: tuple[str, ...] = ()
@@ -67,8 +70,8 @@ class ServeOptions:
 
 
 def run(options: ServeOptions) -> None:
-    """Open the store and serve it until a SIGTERM or SIGINT. Raises InvalidArgumentError, DiskError and what opening
-    raises."""
+    """Open the stores and serve them until a SIGTERM or SIGINT. Raises InvalidArgumentError, DiskError and what opening
+    raises, if no store can be opened."""
     topics = [TopicArgument.parsed(text) for text in options.topics]
     groups = [GroupArgument.parsed(text) for text in options.groups]
     advertise = None if options.advertise is None else checked_address(options.advertise)
@@ -81,27 +84,60 @@ def run(options: ServeOptions) -> None:
     raise_file_limit()
     if options.metrics is not None and not options.insecure:
         check_metrics(options.metrics, options.host)
-    settings = options.settings or StoreSettings()
-    if options.remoting:  # tools dial the address that is part of a message id
-        settings = replace(settings, store_host=store_host(advertise, options.host, options.remoting))
-    if options.sync_flush:
-        settings = replace(settings, flush_mode=FlushMode.SYNC)
-    traffic, is_ready = Traffic(), threading.Event()
-    with open_store(options.path, settings) as store, _metrics(store, options, traffic, is_ready):
+    brokers = []
+    for place, (path, name) in enumerate(zip(options.paths, broker_names(options.paths), strict=True)):
+        settings = replace(options.settings or StoreSettings(), broker_name=name)
+        if options.remoting:  # tools dial the address that is part of a message id
+            settings = replace(settings, store_host=store_host(advertise, options.host, options.remoting + place))
+        if options.sync_flush:
+            settings = replace(settings, flush_mode=FlushMode.SYNC)
+        brokers.append(Broker(name, path, partial(_opened, path, settings, topics, groups)))
+    is_ready = threading.Event()
+    with _open(brokers), _metrics(brokers, options, is_ready):
+        asyncio.run(_serve(brokers, options, advertise, acl, certificate, is_ready))
+
+
+def _opened(
+    path: Path, settings: StoreSettings, topics: Sequence[TopicArgument], groups: Sequence[GroupArgument]
+) -> Store:
+    """The store with what it is to have."""
+    store = open_store(path, settings)
+    try:
         for topic in topics:
             topic.make(store)
         for group in groups:
             group.make(store)
-        asyncio.run(_serve(store, options, advertise, acl, certificate, traffic, is_ready))
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+@contextmanager
+def _open(brokers: Sequence[Broker]) -> Iterator[None]:
+    """Open the stores, and close them at the end of the block. One that cannot be opened is left to be opened later,
+    unless that is so of all, or the call is wrong."""
+    with ExitStack() as opened:
+        failures: list[FlightlogError] = []
+        for broker in brokers:
+            opened.callback(broker.close)
+            try:
+                broker.open()
+            except UsageError:
+                raise
+            except FlightlogError as e:
+                failures.append(e)
+        if len(failures) == len(brokers):
+            raise failures[0]
+        yield
 
 
 async def _serve(
-    store: Store,
+    brokers: Sequence[Broker],
     options: ServeOptions,
     advertise: str | None,
     acl: AclFile | None,
     certificate: OwnCertificate | None,
-    traffic: Traffic,
     is_ready: threading.Event,
 ) -> None:
     ending = asyncio.Event()
@@ -109,9 +145,7 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
     refresh = None if certificate is None else certificate.refresh
-    server = Server(
-        store, advertised=advertise, auto_create=options.auto_create, acl=acl, refresh=refresh, traffic=traffic
-    )
+    server = Server(brokers, advertised=advertise, auto_create=options.auto_create, acl=acl, refresh=refresh)
     tls = _development_tls(options, advertise) if certificate is None else certificate.context
     try:
         port = await server.start(options.host, options.port, tls=tls)
@@ -119,22 +153,24 @@ async def _serve(
         expected = "an address of this machine, and a port that is free"
         raise InvalidArgumentError("--host and --port", f"{options.host}:{options.port}", f"{expected}: {e}") from e
     kinds = "plaintext and TLS" if tls else "plaintext"
-    fields = {"path": str(options.path), "port": port}
+    paths = ", ".join(map(str, options.paths))
+    fields = {"path": paths, "port": port}
     if acl is None and not is_loopback(options.host):
         log.warning("whoever reaches this server can read and write everything: it has no --acl", extra=fields)
-    log.info("serving %s on %s:%d (%s)", options.path, options.host, port, kinds, extra=fields)
-    remoting = await _serve_remoting(store, options, advertise, acl, tls, traffic)
-    page = await _serve_page({options.path.name: lambda: store}, options, advertise, certificate, server, remoting)
+    log.info("serving %s on %s:%d (%s)", paths, options.host, port, kinds, extra=fields)
+    remoting = await _serve_remoting(brokers, options, advertise, acl, tls)
+    stores = {broker.name: broker.current for broker in brokers}
+    page = await _serve_page(stores, options, advertise, certificate, server, remoting)
     is_ready.set()
     await ending.wait()
     is_ready.clear()  # before a port is closed, so that no new client is sent here
     log.info("closing: no more clients are taken", extra=fields)
-    await asyncio.gather(*(each.stop() for each in (server, remoting, page) if each is not None))
+    await asyncio.gather(*(each.stop() for each in (server, *remoting, page) if each is not None))
     log.info("closed", extra=fields)
 
 
 @contextmanager
-def _metrics(store: Store, options: ServeOptions, traffic: Traffic, is_ready: threading.Event) -> Iterator[None]:
+def _metrics(brokers: Sequence[Broker], options: ServeOptions, is_ready: threading.Event) -> Iterator[None]:
     """Answers by HTTP while the block runs, if `--metrics` was given."""
     if options.metrics is None:
         yield
@@ -144,12 +180,12 @@ def _metrics(store: Store, options: ServeOptions, traffic: Traffic, is_ready: th
     except ImportError as e:
         raise MissingExtraError("serve", f"--metrics (no module {e.name} here)") from e
     try:
-        endpoint = Endpoint(store, traffic, is_ready, options.host, options.metrics)
+        endpoint = Endpoint(brokers, is_ready, options.host, options.metrics)
     except OSError as e:
         expected = f"a port of {options.host} that is free: {e}"
         raise InvalidArgumentError("--metrics", str(options.metrics), expected) from e
     with endpoint:
-        fields = {"path": str(options.path), "port": endpoint.port}
+        fields = {"port": endpoint.port}
         log.info("metrics and health on %s:%d", options.host, endpoint.port, extra=fields)
         yield
 
@@ -165,25 +201,29 @@ def _certificate(options: ServeOptions) -> OwnCertificate | None:
 
 
 async def _serve_remoting(
-    store: Store,
+    brokers: Sequence[Broker],
     options: ServeOptions,
     advertise: str | None,
     acl: AclFile | None,
     tls: ssl.SSLContext | None,
-    traffic: Traffic,
-) -> RemotingServer | None:
+) -> list[RemotingServer]:
+    """A port for each broker, one behind the other."""
     if options.remoting is None:
-        return None
+        return []
     host = None if advertise is None else advertise.rpartition(":")[0].strip("[]")
-    remoting = RemotingServer(store, advertised_host=host, auto_create=options.auto_create, acl=acl, traffic=traffic)
-    try:
-        port = await remoting.start(options.host, options.remoting, tls=tls)
-    except OSError as e:
-        expected = f"a port of {options.host} that is free: {e}"
-        raise InvalidArgumentError("--remoting", str(options.remoting), expected) from e
-    fields = {"path": str(options.path), "port": port}
-    log.info("remoting, name server and broker, on %s:%d", options.host, port, extra=fields)
-    return remoting
+    directory, found = Directory(), []
+    for place, broker in enumerate(brokers):
+        remoting = RemotingServer(broker, directory, advertised_host=host, auto_create=options.auto_create, acl=acl)
+        port = options.remoting + place if options.remoting else 0
+        try:
+            port = await remoting.start(options.host, port, tls=tls)
+        except OSError as e:
+            expected = f"a port of {options.host} that is free: {e}"
+            raise InvalidArgumentError("--remoting", str(port), expected) from e
+        fields = {"path": str(broker.path), "port": port, "broker": broker.name}
+        log.info("remoting, name server and broker %s, on %s:%d", broker.name, options.host, port, extra=fields)
+        found.append(remoting)
+    return found
 
 
 async def _serve_page(
@@ -192,7 +232,7 @@ async def _serve_page(
     advertise: str | None,
     certificate: OwnCertificate | None,
     server: Server,
-    remoting: RemotingServer | None,
+    remoting: Sequence[RemotingServer],
 ) -> Page | None:
     if options.ui is None:
         return None
@@ -203,13 +243,14 @@ async def _serve_page(
 
     def connected() -> dict[str, list[ConnectedClient]]:
         found = server.consumers()
-        for group, clients in ({} if remoting is None else remoting.consumers()).items():
-            found.setdefault(group, []).extend(clients)
+        for each in remoting:
+            for group, clients in each.consumers().items():
+                found.setdefault(group, []).extend(clients)
         return found
 
     tls = certificate.for_browsers if certificate is not None else None
     if options.tls_dev:
-        tls = browser_tls(options.path / FLIGHTLOG_FOLDER / "tls")
+        tls = browser_tls(options.paths[0] / FLIGHTLOG_FOLDER / "tls")
     names = [options.host] + ([] if advertise is None else [advertise.rpartition(":")[0]])
     page = Page(stores, connected=connected, can_write=options.ui_write, hosts=names, is_secure=tls is not None)
     try:
@@ -218,7 +259,7 @@ async def _serve_page(
         expected = f"a port of {options.host} that is free: {e}"
         raise InvalidArgumentError("--ui", str(options.ui), expected) from e
     what = "read and write" if options.ui_write else "read-only"
-    fields = {"path": str(options.path), "port": port}
+    fields = {"path": ", ".join(map(str, options.paths)), "port": port}
     log.info("page for people (%s): %s", what, page.link(names[-1], port), extra=fields)
     return page
 
@@ -227,7 +268,7 @@ def _development_tls(options: ServeOptions, advertise: str | None) -> ssl.SSLCon
     if not options.tls_dev:
         return None
     names = [options.host] + ([] if advertise is None else [advertise.rpartition(":")[0].strip("[]")])
-    folder = options.path / FLIGHTLOG_FOLDER / "tls"
+    folder = options.paths[0] / FLIGHTLOG_FOLDER / "tls"
     context = development_tls(folder, [name for name in names if name not in ("0.0.0.0", "::")])
     log.info("clients may trust %s", folder / "ca.pem", extra={"path": str(folder)})
     return context

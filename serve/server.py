@@ -1,26 +1,27 @@
-"""A server: a store, its service, and the port on which clients reach it."""
+"""A server: brokers, their service, and the port on which clients reach them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 
-from ..consume.store import Store
 from ..store.errors import FlightlogError
 from .access.acl_file import AclFile
+from .brokers.broker import Broker
+from .calls.brokers import ServedBroker
 from .calls.clients import ConnectedClient
 from .calls.service import Service
 from .http2.grpc_connection import GrpcConnection
 from .http2.limits import HeldBytes
 from .http2.listener import Listener
-from .metrics.traffic import Traffic
 
 log = logging.getLogger("flightlog.serve")
 
 TEND_S = 1.0
+OPEN_AGAIN_S = 10.0
+"""After how long, at most, it is tried again to open a store."""
 DRAIN_S = 5.0
 """How long calls that run, and acknowledgements of messages that were handed out, are waited for."""
 QUIET_S = 0.2
@@ -28,42 +29,38 @@ QUIET_S = 0.2
 
 
 class Server:
-    """Serves an open store, which it does not close. Used in one event loop."""
+    """Serves brokers, at least one of them open, which it does not close. Used in one event loop.
+
+    One that is lost, or was not opened yet, is opened again if it may be: it is tried after a second, and then after
+    twice the time. The others are served as before.
+    """
 
     def __init__(
         self,
-        store: Store,
+        brokers: Sequence[Broker],
         *,
         advertised: str | None = None,
         auto_create: bool = True,
         acl: AclFile | None = None,
         refresh: Callable[[], None] | None = None,
-        traffic: Traffic | None = None,
     ) -> None:
         """`advertised`: the address that clients are told, `host:port`; None: the one that they dialled. `acl`: who
-        may do what; None: everybody everything. `refresh` is called once a second, by a thread. `traffic` counts
-        what clients send and receive; None: this server's alone."""
-        self.traffic = Traffic() if traffic is None else traffic
+        may do what; None: everybody everything. `refresh` is called once a second, by a thread."""
         self._refresh = refresh
-        self._store, self._advertised, self._auto_create, self._acl = store, advertised, auto_create, acl
+        self._brokers, self._advertised, self._auto_create, self._acl = brokers, advertised, auto_create, acl
         self._service: Service | None = None
         self._listener: Listener | None = None
-        self._tending: asyncio.Task[None] | None = None
+        self._tending: list[asyncio.Task[None]] = []
 
     async def start(self, host: str = "127.0.0.1", port: int = 8081, *, tls: ssl.SSLContext | None = None) -> int:
         """Take clients from now on; returns the port, which the system chose if it was 0. Raises OSError."""
-        service = Service(
-            self._store,
-            advertised=self._advertised,
-            auto_create=self._auto_create,
-            acl=self._acl,
-            traffic=self.traffic,
-        )
+        service = Service(self._brokers, advertised=self._advertised, auto_create=self._auto_create, acl=self._acl)
         held = HeldBytes()
         listener = Listener(lambda on_lost: GrpcConnection(service.handle, on_lost, held))
         self._service, self._listener = service, listener
         await listener.start(host, port, tls)
-        self._tending = asyncio.create_task(self._tend(service))
+        self._tending = [asyncio.create_task(self._tend(service))]
+        self._tending += [asyncio.create_task(self._tend_broker(service, each)) for each in service.brokers]
         return listener.port
 
     async def _tend(self, service: Service) -> None:
@@ -71,11 +68,38 @@ class Server:
             await asyncio.sleep(TEND_S)
             service.sweep()
             try:
-                await service.off_loop.run(service.tend)
+                await service.off_loop.run(service.refresh)
                 if self._refresh is not None:
                     await service.off_loop.run(self._refresh)
             except FlightlogError as e:
-                log.warning("the store is not looked after: %s", e, extra={"cause": repr(e)})
+                log.warning("accounts and certificates are not looked after: %s", e, extra={"cause": repr(e)})
+
+    async def _tend_broker(self, service: Service, served: ServedBroker) -> None:
+        while True:
+            await asyncio.sleep(TEND_S)
+            if not served.is_up and served.broker.comes_back:
+                await self._open_again(service, served)
+            try:
+                await served.off_loop.run(served.tend)
+            except FlightlogError as e:
+                log.warning("broker %s is not looked after: %s", served.name, e, extra={"cause": repr(e)})
+
+    async def _open_again(self, service: Service, served: ServedBroker) -> None:
+        """Return once it is open."""
+        fields, wait_s, told = {"broker": served.name, "path": str(served.broker.path)}, TEND_S, served.broker.reason
+        log.error("broker %s is away: %s", served.name, told, extra=fields)
+        while True:
+            try:
+                await served.off_loop.run(served.open_again)
+                break
+            except FlightlogError as e:
+                if str(e) != told:
+                    told = str(e)
+                    log.error("broker %s stays away: %s", served.name, told, extra=fields)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, OPEN_AGAIN_S)
+        service.note_opened(served)
+        log.info("broker %s is back", served.name, extra=fields)
 
     @property
     def waiting_count(self) -> int:
@@ -89,7 +113,7 @@ class Server:
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:
         """Take no more clients, answer the receives that wait, let calls that run come to their end, and close."""
-        if self._service is None or self._listener is None or self._tending is None:
+        if self._service is None or self._listener is None:
             return
         service, listener, self._service = self._service, self._listener, None
         listener.stop_accepting()
@@ -101,9 +125,8 @@ class Server:
             await asyncio.sleep(0.01)
             if service.running:
                 quiet_s = loop.time()
-        self._tending.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._tending
+        for task in self._tending:
+            task.cancel()
+        await asyncio.gather(*self._tending, return_exceptions=True)
         await listener.close()
-        service.transactions.close()
-        await loop.run_in_executor(None, service.off_loop.close)
+        await loop.run_in_executor(None, service.close)

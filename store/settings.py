@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from .conf.settings_check import (
     Ranges,
+    check_broker_name,
     check_delay_levels,
     check_fields,
     check_folders,
@@ -145,6 +146,9 @@ class StoreSettings:
     machine's memory."""
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     """Address and port written into every record, and so into message ids (`brokerIP1`, `listenPort`)."""
+    broker_name: str = "store"
+    """Names the store among several: the broker of its message queues and of the handles of received messages, which
+    count under this name alone (`brokerName`)."""
     queue_extension: bool = False
     """Whether the queues of a new store get extensions, which hold the store time of each message beside its tag
     (`enableConsumeQueueExt`). A store that has them goes on with them in any case."""
@@ -265,6 +269,7 @@ class StoreSettings:
         check_folders(self, "commit_log_folders", "commit_log_read_only_folders")
         check_texts("unkept_promises", self.unkept_promises)
         check_host("store_host", self.store_host)
+        check_broker_name("broker_name", self.broker_name)
         check_delay_levels("delay_levels", self.delay_levels)
         check_hours("delete_when", self.delete_when)
         slots, entries = self.index_slots or 0, self.index_entries or 0

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from ...store.errors import FlightlogError, UsageError
+from ...store.message_queue import MessageQueue
 from ...store.results import PutResult
 from .open_transactions import OpenTransaction
 from .resolution import TransactionResolution
@@ -26,12 +27,16 @@ class Transaction:
     is open when its store is closed or its process dies, is left to the TransactionChecker of its producer group.
     """
 
-    def __init__(self, transactions: Transactions, opened: OpenTransaction, transaction_id: str) -> None:
+    def __init__(
+        self, transactions: Transactions, opened: OpenTransaction, transaction_id: str, queue: MessageQueue
+    ) -> None:
         self._transactions, self._opened = transactions, opened
         self.transaction_id = transaction_id
         """The message's uniq key."""
         self.half = opened.result
         """Where the half message was put, and whether it is known to be durable."""
+        self.queue = queue
+        """For which queue the message is, and of which store."""
         self.resolution: TransactionResolution | None = None
         """How it ended; None while it is open."""
         self.committed: PutResult | None = None

@@ -7,24 +7,29 @@ it as well as one that was just sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from contextlib import suppress
 
 from ...engine.services.arrivals import Arrivals
 from ...store.queue_offsets import QueueKey
 
+Watched = tuple[Arrivals, Container[QueueKey]]
+"""Some queues of a store."""
+
 
 class Arrival:
-    """A notice of new messages in some queues. A context manager: the notice is forgotten at its end."""
+    """A notice of new messages in some queues, of one store or of several. A context manager: the notice is forgotten
+    at its end."""
 
-    def __init__(self, polls: LongPolls, arrivals: Arrivals, queues: Container[QueueKey]) -> None:
-        self._polls, self._arrivals, self._queues = polls, arrivals, queues
+    def __init__(self, polls: LongPolls, watched: Sequence[Watched]) -> None:
+        self._polls, self._watched = polls, watched
         self._loop, self._arrived = asyncio.get_running_loop(), asyncio.Event()
 
     def expect(self) -> None:
         """After this, look for messages; if there are none, wait."""
         self._arrived.clear()
-        self._arrivals.expect(self, self._queues)
+        for arrivals, queues in self._watched:
+            arrivals.expect(self, queues)
 
     def notify(self) -> None:
         """By any thread."""
@@ -45,19 +50,19 @@ class Arrival:
 
     def __exit__(self, *_: object) -> None:
         self._polls.waiting.discard(self)
-        self._arrivals.forget(self)
+        for arrivals, _queues in self._watched:
+            arrivals.forget(self)
 
 
 class LongPolls:
     """All that wait, in one event loop."""
 
-    def __init__(self, arrivals: Arrivals) -> None:
-        self._arrivals = arrivals
+    def __init__(self) -> None:
         self.waiting: set[Arrival] = set()
         self.is_closed = False
 
-    def on(self, queues: Container[QueueKey]) -> Arrival:
-        return Arrival(self, self._arrivals, queues)
+    def on(self, watched: Sequence[Watched]) -> Arrival:
+        return Arrival(self, watched)
 
     def close(self) -> None:
         """Answer those that wait; nobody waits from now on."""

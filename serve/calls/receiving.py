@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
-from functools import partial
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from ...consume.pop.check_point import MAX_COUNT
 from ...consume.pop.pop_errors import ExpiredHandleError
-from ...consume.pop.popped import PopHandle, PoppedMessage, words_of
+from ...consume.pop.popped import PopHandle, PoppedMessage
 from ...consume.store import Store
 from ...index.filter.sql_filter import SqlFilter
 from ...store.errors import FlightlogError, InvalidArgumentError
 from ..http2.call import Call
-from ..metrics.traffic import Traffic
 from . import checks
+from .brokers import ServedBroker, ServedBrokers
 from .clients import Clients
 from .context import Context
-from .long_polls import LongPolls
+from .long_polls import LongPolls, Watched
 from .message_out import popped_response
-from .off_loop import OffLoop
 from .protocol import Code, definition, service, set_milliseconds, status
 from .refusals import Refused, refusal
-from .renewals import SLICE_MS, Renewals
+from .renewals import SLICE_MS
 from .routes import Routes
 
 Response = service.ReceiveMessageResponse
@@ -35,19 +32,8 @@ DEFAULT_REQUEST_TIMEOUT_MS = 3_000
 class Receiving:
     """In one event loop."""
 
-    def __init__(
-        self,
-        store: Store,
-        off_loop: OffLoop,
-        routes: Routes,
-        clients: Clients,
-        polls: LongPolls,
-        renewals: Renewals,
-        traffic: Traffic,
-    ) -> None:
-        self._store, self._off_loop, self._routes, self._clients = store, off_loop, routes, clients
-        self._polls, self._renewals, self._clock = polls, renewals, store.message_store.clock
-        self._traffic = traffic
+    def __init__(self, brokers: ServedBrokers, routes: Routes, clients: Clients, polls: LongPolls) -> None:
+        self._brokers, self._routes, self._clients, self._polls = brokers, routes, clients, polls
 
     # -- receiving
 
@@ -57,21 +43,22 @@ class Receiving:
         popped: list[PoppedMessage] = []
         try:
             context = Context.of(call)
-            popped = await self._receive(context, request)
+            served, popped = await self._receive(context, request)
             found = status(Code.OK) if popped else status(Code.MESSAGE_NOT_FOUND, "no new message")
             parts = [popped_response(each, each.handle.extra_info) for each in popped]
         except (Refused, FlightlogError) as e:
             found = refusal(e)
         ending = Response()
-        set_milliseconds(ending.delivery_timestamp, self._clock.now_ms())
+        set_milliseconds(ending.delivery_timestamp, self._brokers.now_ms())
         if popped and request.auto_renew:
             for each in popped:
-                self._renewals.add(context.client_id, each.handle)
+                served.renewals.add(context.client_id, each.handle)
         call.send(Response(status=found).SerializeToString(), *parts, ending.SerializeToString())
         for each in popped:
-            self._traffic.note_received(each.handle.group, each.handle.topic, each.message)
+            served.traffic.note_received(each.handle.group, each.handle.topic, each.message)
 
-    async def _receive(self, context: Context, request: Any) -> list[PoppedMessage]:
+    async def _receive(self, context: Context, request: Any) -> tuple[ServedBroker, list[PoppedMessage]]:
+        """The messages, all of one broker."""
         client = self._clients.of(context.client_id)
         timeout_ms = DEFAULT_REQUEST_TIMEOUT_MS if client is None else client.request_timeout_ms
         wait_s = checks.polling_s(request, context.call.left_s(), timeout_ms, context.client_version)
@@ -79,40 +66,24 @@ class Receiving:
         invisible_ms = SLICE_MS
         if not request.auto_renew:
             invisible_ms = checks.invisible_ms(request.invisible_duration, checks.MIN_INVISIBLE_MS)
-        attempt_id = request.attempt_id if self._store.group_settings(group).is_ordered else None
         tags, sql = _wanted(request.filter_expression)
-        await self._routes.topic(topic)
+        having = await self._routes.having(topic, self._brokers.read_by(request.message_queue.broker.name))
         count = min(max(request.batch_size, 1), MAX_COUNT)
-        pop_now = partial(
-            self._store.receive,
-            *(group, topic, count),
-            invisible_ms=invisible_ms,
-            tags=tags,
-            filter=sql,
-            attempt_id=attempt_id or None,
-        )
-        pops = self._store.pop_service
+        sources = [_Source(served, group, topic) for served, _ in having]
         due_s = asyncio.get_running_loop().time() + wait_s
-        with self._polls.on(set(pops.queue_keys(group, topic))) as arrival, pops.expecting(arrival, group):
+        with self._polls.on([source.watched() for source in sources]) as arrival, ExitStack() as expecting:
+            for source in sources:
+                expecting.enter_context(source.store.pop_service.expecting(arrival, group))
             while True:
                 arrival.expect()
-                popped = await self._pop(pop_now)
+                for source in sources:
+                    popped = await source.pop(count, invisible_ms, tags, sql, request.attempt_id)
+                    if popped or not source.served.is_up:  # that one was lost; the client asks the others next
+                        return source.served, popped
                 left_s = due_s - asyncio.get_running_loop().time()
-                if popped or left_s <= 0 or self._polls.is_closed:
-                    return popped
-                await arrival.wait(min(left_s, pops.free_in_s(group, topic)))
-
-    async def _pop(self, pop_now: Callable[[], list[PoppedMessage]]) -> list[PoppedMessage]:
-        receiving = self._off_loop.submit(pop_now)
-        try:
-            return await asyncio.wrap_future(receiving)
-        except asyncio.CancelledError:  # the client is gone
-            receiving.add_done_callback(self._give_back)
-            raise
-
-    def _give_back(self, receiving: Future[list[PoppedMessage]]) -> None:
-        if not receiving.cancelled() and receiving.exception() is None and receiving.result():
-            self._off_loop.submit(self._renewals.give_back, *(each.handle for each in receiving.result()))
+                if left_s <= 0 or self._polls.is_closed:
+                    return source.served, []
+                await arrival.wait(min(left_s, *(source.free_in_s() for source in sources)))
 
     # -- what was received
 
@@ -121,55 +92,105 @@ class Receiving:
         if not request.entries:
             raise Refused(Code.INTERNAL_SERVER_ERROR, "ack message result is empty")
         found: list[Any] = [None] * len(request.entries)
-        handles: dict[int, PopHandle] = {}
+        handles: dict[ServedBroker, dict[int, PopHandle]] = {}
         for place, entry in enumerate(request.entries):
             try:
-                handles[place] = self._handle(context, group, topic, entry.receipt_handle)
+                served, handle = self._handle(context, group, topic, entry.receipt_handle)
+                handles.setdefault(served, {})[place] = handle
             except Refused as e:
                 found[place] = refusal(e)
-        expired = await self._off_loop.run(self._ack, list(handles.values()))
-        for place, handle in handles.items():
-            is_expired = handle in expired
-            found[place] = refusal(Refused(Code.INVALID_RECEIPT_HANDLE, EXPIRED)) if is_expired else status(Code.OK)
+        for served, of_broker in handles.items():
+            for place, each in zip(of_broker, await _acknowledged(served, list(of_broker.values())), strict=True):
+                found[place] = each
         for entry, each in zip(request.entries, found, strict=True):
             response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=each)
         codes = {each.code for each in found}
         response.status.CopyFrom(status(codes.pop() if len(codes) == 1 else Code.MULTIPLE_RESULTS))
 
-    def _ack(self, handles: list[PopHandle]) -> set[PopHandle]:
-        """Acknowledge them; returns those that have expired."""
-        if not handles:
-            return set()
-        try:
-            self._store.ack(*handles)
-        except ExpiredHandleError as e:
-            return {handle for handle in e.handles if isinstance(handle, PopHandle)}
-        return set()
-
     async def change_invisible_duration(self, context: Context, request: Any, response: Any) -> None:
         topic, group = checks.topic_name(request.topic), checks.group_name(request.group)
         invisible_ms = max(checks.invisible_ms(request.invisible_duration, 0), 1)
         response.receipt_handle = request.receipt_handle  # clients take it over before they look at the status
-        handle = self._handle(context, group, topic, request.receipt_handle)
-        changed = await self._off_loop.run(self._store.change_invisible, handle, invisible_ms)
+        served, handle = self._handle(context, group, topic, request.receipt_handle)
+        changed = await served.off_loop.run(served.store.change_invisible, handle, invisible_ms)
         response.receipt_handle = changed.extra_info
 
     async def forward_message_to_dead_letter_queue(self, context: Context, request: Any, response: Any) -> None:
         topic, group = checks.topic_name(request.topic), checks.group_name(request.group)
-        handle, attempt = self._handle(context, group, topic, request.receipt_handle), max(request.delivery_attempt, 1)
-        forward = self._store.pop_service.forward_to_dead_letters
+        served, handle = self._handle(context, group, topic, request.receipt_handle)
+        forward, attempt = served.store.pop_service.forward_to_dead_letters, max(request.delivery_attempt, 1)
         with suppress(ExpiredHandleError):  # it comes again; a client told so would ask each second without end
-            await self._off_loop.run(forward, handle, attempt)
+            await served.off_loop.run(forward, handle, attempt)
         response.status.CopyFrom(status(Code.OK, "0"))  # the proxy's text, whatever it means
 
-    def _handle(self, context: Context, group: str, topic: str, text: str) -> PopHandle:
-        """The handle that counts for what a client calls so."""
+    def _handle(self, context: Context, group: str, topic: str, text: str) -> tuple[ServedBroker, PopHandle]:
+        """The broker, and the handle that counts for what a client calls so. Raises Refused."""
         handle = PopHandle(group, topic, text)
+        served = self._brokers.of_handle(handle)
+        return served, served.renewals.take(context.client_id, handle)
+
+
+class _Source:
+    """The queues of a topic in one store, as a receive of a group reads them."""
+
+    def __init__(self, served: ServedBroker, group: str, topic: str) -> None:
+        self.served, self.store = served, served.store
+        """Another store than this one may be the broker's before the receive ends."""
+        self._group, self._topic = group, topic
+
+    def watched(self) -> Watched:
+        queues = self.store.pop_service.queue_keys(self._group, self._topic)
+        return self.store.message_store.arrivals, set(queues)
+
+    def free_in_s(self) -> float:
+        return self.store.pop_service.free_in_s(self._group, self._topic)
+
+    async def pop(
+        self, count: int, invisible_ms: int, tags: str, sql: SqlFilter | None, attempt_id: str
+    ) -> list[PoppedMessage]:
+        """Empty, too, once the broker was lost."""
+        is_ordered = self.store.group_settings(self._group).is_ordered
+        receiving = self.served.off_loop.submit(
+            self.store.receive,
+            *(self._group, self._topic, count),
+            invisible_ms=invisible_ms,
+            tags=tags,
+            filter=sql,
+            attempt_id=(attempt_id if is_ordered else None) or None,
+        )
         try:
-            words_of(handle)
-        except InvalidArgumentError as e:
-            raise Refused(Code.INVALID_RECEIPT_HANDLE, str(e)) from e
-        return self._renewals.take(context.client_id, handle)
+            return await asyncio.wrap_future(receiving)
+        except asyncio.CancelledError:  # the client is gone
+            receiving.add_done_callback(self._give_back)
+            raise
+        except FlightlogError:
+            if self.served.is_up:
+                raise
+            return []
+
+    def _give_back(self, receiving: Future[list[PoppedMessage]]) -> None:
+        if not receiving.cancelled() and receiving.exception() is None and receiving.result():
+            handles = [each.handle for each in receiving.result()]
+            self.served.off_loop.submit(self.served.renewals.give_back, *handles)
+
+
+async def _acknowledged(served: ServedBroker, handles: list[PopHandle]) -> list[Any]:
+    """Acknowledge them; returns the status of each."""
+    try:
+        expired = await served.off_loop.run(_ack, served.store, handles)
+    except FlightlogError as e:
+        return [refusal(e)] * len(handles)
+    late = refusal(Refused(Code.INVALID_RECEIPT_HANDLE, EXPIRED))
+    return [late if handle in expired else status(Code.OK) for handle in handles]
+
+
+def _ack(store: Store, handles: list[PopHandle]) -> set[PopHandle]:
+    """Acknowledge them; returns those that have expired."""
+    try:
+        store.ack(*handles)
+    except ExpiredHandleError as e:
+        return {handle for handle in e.handles if isinstance(handle, PopHandle)}
+    return set()
 
 
 EXPIRED = "receipt handle is expired"

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from ...consume.pop.pop_errors import ExpiredHandleError
 from ...consume.pop.popped import PopHandle, words_of
-from ...consume.store import Store
 from ...store.errors import FlightlogError
-from .off_loop import OffLoop
+from ..brokers.broker import Broker
+from ..brokers.off_loop import OffLoop
 
 log = logging.getLogger("flightlog.serve")
 
@@ -43,14 +43,17 @@ class _Renewed:
 class Renewals:
     """Safe from many threads: each step is one operation on a dict."""
 
-    def __init__(self, store: Store, off_loop: OffLoop) -> None:
-        self._store, self._off_loop, self._clock = store, off_loop, store.message_store.clock
+    def __init__(self, broker: Broker, off_loop: OffLoop) -> None:
+        self._broker, self._off_loop = broker, off_loop
         self._renewed: dict[tuple[str, str, str, str], _Renewed] = {}
         """By client, group, topic and the handle that the client has."""
 
     def add(self, client_id: str, handle: PopHandle) -> None:
         key = client_id, handle.group, handle.topic, handle.extra_info
-        self._renewed[key] = _Renewed(handle, _expires_ms(handle), self._clock.now_ms())
+        self._renewed[key] = _Renewed(handle, _expires_ms(handle), self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self._broker.store.message_store.clock.now_ms()
 
     def take(self, client_id: str, handle: PopHandle) -> PopHandle:
         """The handle that counts; it is prolonged no more."""
@@ -59,7 +62,7 @@ class Renewals:
 
     def renew_due(self) -> None:
         """Prolong what ends soon. By any thread, one at a time."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         for key, each in tuple(self._renewed.items()):
             if each.expires_ms - now_ms > AHEAD_MS:
                 continue
@@ -68,7 +71,7 @@ class Renewals:
                 self._renewed.pop(key, None)
                 continue
             try:
-                handle = self._store.change_invisible(each.handle, SLICE_MS)
+                handle = self._broker.store.change_invisible(each.handle, SLICE_MS)
             except ExpiredHandleError:
                 self._renewed.pop(key, None)
             except FlightlogError as e:
@@ -81,7 +84,7 @@ class Renewals:
 
     def _acknowledge(self, handle: PopHandle) -> None:
         try:
-            self._store.ack(handle)
+            self._broker.store.ack(handle)
         except FlightlogError as e:
             log.warning("a message that was acknowledged may come again: %s", e, extra={"cause": repr(e)})
 
@@ -95,7 +98,7 @@ class Renewals:
         """Have others receive these messages soon."""
         for handle in handles:
             try:
-                self._store.change_invisible(handle, GIVEN_BACK_MS)
+                self._broker.store.change_invisible(handle, GIVEN_BACK_MS)
             except FlightlogError as e:
                 log.info("a message comes again when its time is over: %s", e, extra={"cause": repr(e)})
 

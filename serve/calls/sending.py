@@ -1,4 +1,7 @@
-"""SendMessage and RecallMessage: a client's messages as a store takes them."""
+"""SendMessage, EndTransaction and RecallMessage: a client's messages as stores take them.
+
+Which store gets a message, and which other one if that fails, is the choice of `Producer` over all of them.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,27 @@ import binascii
 from collections.abc import Sequence
 from typing import Any
 
-from ...consume.readers import STORE_NAME
 from ...consume.store import Store
 from ...produce.message_type import DELAY, MIXED, TRANSACTION_PREPARED, message_type_of
 from ...produce.producer import Producer
 from ...produce.queue_hash import by_jump_hash
+from ...produce.send_result import SendResult
 from ...produce.transaction.half_message import IMMUNITY_S, PRODUCER_GROUP
 from ...store.format import property_names as props
 from ...store.format.sys_flag import COMPRESSED
 from ...store.message import Message
-from ...store.results import PutResult, PutStatus
-from ..metrics.traffic import Traffic
+from ...store.results import PutStatus
+from ...store.settings import StoreSettings
+from ..brokers.broker import Broker
+from ..brokers.off_loop import OffLoop
 from . import checks
+from .brokers import ServedBrokers
 from .context import Context
 from .message_out import TRACE_CONTEXT
-from .off_loop import OffLoop
 from .protocol import Code, definition, milliseconds, status
 from .refusals import Refused, type_conflict
 from .routes import Routes
-from .transactions import ServedTransactions
+from .transactions import RESOLUTIONS
 
 RECALL_VERSION = "v1"
 
@@ -34,14 +39,8 @@ RECALL_VERSION = "v1"
 class Sending:
     """In one event loop."""
 
-    def __init__(
-        self, store: Store, off_loop: OffLoop, routes: Routes, transactions: ServedTransactions, traffic: Traffic
-    ) -> None:
-        self._store, self._off_loop, self._routes, self._transactions = store, off_loop, routes, transactions
-        self._traffic = traffic
-        self._clock = store.message_store.clock
-        settings = store.settings
-        self._longest_recovery_s = settings.transaction_check_max_count * settings.transaction_check_interval_ms // 1000
+    def __init__(self, brokers: ServedBrokers, off_loop: OffLoop, routes: Routes) -> None:
+        self._brokers, self._off_loop, self._routes = brokers, off_loop, routes
         self._producers: dict[str, Producer] = {}
         """By topic, which is the producer group of its transactions, as in the proxy."""
 
@@ -51,35 +50,43 @@ class Sending:
         name = checks.topic_name(request.messages[0].topic)
         if any(each.topic != request.messages[0].topic for each in request.messages):
             raise Refused(Code.MESSAGE_CORRUPTED, "topic in message is not same")
-        messages = [self._message(each, name, context.peer) for each in request.messages]
-        await self._routes.topic(name)
+        up = self._brokers.up()
+        messages = [self._message(each, name, context.peer, up[0].store) for each in request.messages]
+        await self._routes.having(name, up)
         first = request.messages[0].system_properties
         if first.message_type == definition.MessageType.TRANSACTION:
             if len(messages) > 1:
                 raise Refused(Code.MESSAGE_CORRUPTED, "transaction message is not supported in a batch")
             results = [await self._off_loop.run(self._begin, name, messages[0])]
         elif len(messages) > 1:
-            sent = await self._off_loop.run(self._producer(name).send_many, messages, group=_group, one_queue=True)
-            results = [each.put for each in sent]
+            results = await self._off_loop.run(self._producer(name).send_many, messages, group=_group, one_queue=True)
         else:
             sending = self._producer(name).send_async(messages[0], group=_group(messages[0]))
-            results = [(sending.result() if sending.done() else await asyncio.wrap_future(sending)).put]
+            results = [sending.result() if sending.done() else await asyncio.wrap_future(sending)]
         self._answer(response, messages, results)
 
     def _producer(self, topic: str) -> Producer:
         found = self._producers.get(topic)
         if found is None:
-            found = Producer(self._store, rule=by_jump_hash, producer_group=topic, check_message_type=True)
+            stores = {each.name: each.store for each in self._brokers if each.broker.was_opened}
+            found = Producer(stores, rule=by_jump_hash, producer_group=topic, check_message_type=True)
             self._producers[topic] = found
         return found
 
-    def _begin(self, topic: str, message: Message) -> PutResult:
+    def note_opened(self, broker: Broker) -> None:
+        """Send to it, too, from the next message on: it was opened after the others, or again."""
+        for producer in self._producers.values():
+            producer.add_store(broker.name, broker.store)
+
+    def _begin(self, topic: str, message: Message) -> SendResult:
         transaction = self._producer(topic).transaction(message, group=_group(message))
         recovery_s = (message.properties or {}).get(IMMUNITY_S)
-        self._transactions.add(topic, transaction, None if recovery_s is None else int(recovery_s))
-        return transaction.half
+        served = self._brokers[transaction.queue.broker_name]
+        served.transactions.add(topic, transaction, None if recovery_s is None else int(recovery_s))
+        return SendResult(transaction.half, transaction.queue, transaction.transaction_id, 1)
 
-    def _message(self, found: Any, topic: str, peer: tuple[str, int]) -> Message:
+    def _message(self, found: Any, topic: str, peer: tuple[str, int], store: Store) -> Message:
+        """`store`: any one; its clock and its settings count."""
         system = found.system_properties
         body, keys = found.body, list(system.keys)
         checks.check_body(body)
@@ -94,7 +101,7 @@ class Sending:
             checks.check_message_group(system.message_group)
             properties[props.SHARDING_KEY] = system.message_group
         if system.HasField("delivery_timestamp"):
-            at_ms = checks.deliver_at_ms(system.delivery_timestamp, self._clock.now_ms())
+            at_ms = checks.deliver_at_ms(system.delivery_timestamp, store.message_store.clock.now_ms())
             properties[props.TIMER_DELIVER_MS] = str(at_ms)
         if system.trace_context:
             properties[TRACE_CONTEXT] = system.trace_context
@@ -103,7 +110,7 @@ class Sending:
             if system.HasField("orphaned_transaction_recovery_duration"):
                 recovery_s = checks.recovery_s(system.orphaned_transaction_recovery_duration)
                 if recovery_s > 0:
-                    properties[IMMUNITY_S] = str(min(recovery_s, self._longest_recovery_s))
+                    properties[IMMUNITY_S] = str(min(recovery_s, _longest_recovery_s(store.settings)))
         properties[PRODUCER_GROUP] = topic
         is_compressed = system.body_encoding == definition.Encoding.GZIP
         return Message(
@@ -118,11 +125,11 @@ class Sending:
             sys_flag=COMPRESSED if is_compressed else 0,
         )
 
-    def _answer(self, response: Any, messages: Sequence[Message], results: Sequence[PutResult]) -> None:
+    def _answer(self, response: Any, messages: Sequence[Message], results: Sequence[SendResult]) -> None:
         codes = set()
-        for message, result in zip(messages, results, strict=True):
-            entry = response.entries.add()
-            self._traffic.note_sent(message.topic, message_type_of(message.properties or {}), result.size)
+        for message, sent in zip(messages, results, strict=True):
+            entry, result, served = response.entries.add(), sent.put, self._brokers[sent.queue.broker_name]
+            served.traffic.note_sent(message.topic, message_type_of(message.properties or {}), result.size)
             if result.status is PutStatus.FLUSH_DISK_TIMEOUT:
                 text = f"send message failed, sendStatus={result.status.value}"
                 entry.status.CopyFrom(status(Code.MASTER_PERSISTENCE_TIMEOUT, text))
@@ -130,24 +137,34 @@ class Sending:
                 entry.status.CopyFrom(status(Code.OK))
                 entry.message_id = entry.transaction_id = message.uniq_key or ""
                 entry.offset = result.queue_offset
-                entry.recall_handle = _recall_handle(message, self._clock.now_ms())
+                entry.recall_handle = _recall_handle(message, served.name, served.store.message_store.clock.now_ms())
             codes.add(entry.status.code)
         response.status.CopyFrom(status(codes.pop() if len(codes) == 1 else Code.MULTIPLE_RESULTS))
 
     async def recall_message(self, context: Context, request: Any, response: Any) -> None:
         topic = checks.topic_name(request.topic)
-        found = self._store.topic(topic)
+        found = next((there for each in self._brokers.up() if (there := each.store.topic(topic)) is not None), None)
         expected = "UNSPECIFIED" if found is None else found.message_type
         if expected not in (DELAY, MIXED):
             raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, type_conflict(expected, DELAY))
-        named_topic, at_ms, uniq_key = _recalled(request.recall_handle)
+        named_topic, broker_name, at_ms, uniq_key = _recalled(request.recall_handle)
         if named_topic != topic:
             raise Refused(Code.BAD_REQUEST, "recall failed, topic in the handle is another one")
-        await self._off_loop.run(self._cancel, topic, uniq_key, at_ms)
+        served = self._brokers.named(broker_name)
+        await served.off_loop.run(served.store.cancel_timer, topic, uniq_key, at_ms)
         response.message_id = uniq_key
 
-    def _cancel(self, topic: str, uniq_key: str, at_ms: int) -> PutResult:
-        return self._store.cancel_timer(topic, uniq_key, at_ms)
+    async def end_transaction(self, context: Context, request: Any, response: Any) -> None:
+        topic, transaction_id = checks.topic_name(request.topic), request.transaction_id
+        if not transaction_id.strip():
+            raise Refused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
+        resolution = RESOLUTIONS.get(request.resolution)
+        if resolution is None:
+            return
+        for served in sorted(self._brokers.up(), key=lambda each: not each.transactions.may_have(transaction_id)):
+            if await served.off_loop.run(served.transactions.end, transaction_id, resolution, topic):
+                return
+        raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
 
 
 def _group(message: Message) -> str | None:
@@ -158,21 +175,25 @@ def _born_host(peer: tuple[str, int]) -> tuple[str, int] | None:
     return peer if peer[0] and "%" not in peer[0] else None
 
 
-def _recall_handle(message: Message, now_ms: int) -> str:
+def _longest_recovery_s(settings: StoreSettings) -> int:
+    return settings.transaction_check_max_count * settings.transaction_check_interval_ms // 1000
+
+
+def _recall_handle(message: Message, broker_name: str, now_ms: int) -> str:
     """What names a delayed message until it is due (RocketMQ's `RecallMessageHandle.HandleV1`); empty for others."""
     at_ms = (message.properties or {}).get(props.TIMER_DELIVER_MS)
     if at_ms is None or int(at_ms) <= now_ms:
         return ""
-    words = f"{RECALL_VERSION} {message.topic} {STORE_NAME} {at_ms} {message.uniq_key}"
+    words = f"{RECALL_VERSION} {message.topic} {broker_name} {at_ms} {message.uniq_key}"
     return base64.urlsafe_b64encode(words.encode()).decode()
 
 
-def _recalled(handle: str) -> tuple[str, int, str]:
-    """Topic, time of delivery in ms and uniq key of the message that a recall handle names."""
+def _recalled(handle: str) -> tuple[str, str, int, str]:
+    """Topic, broker, time of delivery in ms and uniq key of the message that a recall handle names."""
     try:
-        version, topic, _, at_ms, uniq_key = base64.urlsafe_b64decode(handle.encode()).decode().split(" ")
+        version, topic, broker, at_ms, uniq_key = base64.urlsafe_b64decode(handle.encode()).decode().split(" ")
         if version == RECALL_VERSION and at_ms.isascii() and at_ms.isdigit() and len(at_ms) < 19:
-            return topic, int(at_ms), uniq_key
+            return topic, broker, int(at_ms), uniq_key
     except (ValueError, binascii.Error):
         pass
     raise Refused(Code.BAD_REQUEST, "recall handle is invalid")

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from ...consume.store import Store
 from ..access.accounts import AccessDenied
 from ..access.acl_file import AclFile
 from ..access.grpc_access import credentials_of, needed_for
+from ..brokers.broker import Broker
+from ..brokers.off_loop import OffLoop
 from ..http2.call import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
-from ..metrics.traffic import Traffic
+from .brokers import ServedBroker, ServedBrokers
 from .clients import Clients
 from .context import Context
 from .long_polls import LongPolls
-from .off_loop import OffLoop
 from .protocol import REQUESTS, RESPONSES, SERVICE_NAME, Code, status
 from .receiving import Receiving
 from .refusals import Refused, refusal
-from .renewals import Renewals
 from .routes import Routes
 from .sending import Sending
-from .transactions import ServedTransactions
 
 log = logging.getLogger("flightlog.serve")
 access_log = logging.getLogger("flightlog.serve.access")
@@ -36,37 +34,37 @@ class Service:
     """In one event loop."""
 
     def __init__(
-        self, store: Store, *, advertised: str | None, auto_create: bool, acl: AclFile | None, traffic: Traffic
+        self, brokers: Iterable[Broker], *, advertised: str | None, auto_create: bool, acl: AclFile | None
     ) -> None:
         """`acl`: who may do what; None: everybody everything."""
         self._acl = acl
         self.running = 0
         """Calls at work, the streams of telemetry excepted."""
         self.off_loop = OffLoop()
-        self.polls = LongPolls(store.message_store.arrivals)
-        self.renewals = Renewals(store, self.off_loop)
+        """For what is of no one broker."""
+        self.polls = LongPolls()
+        self.brokers = ServedBrokers(brokers, lambda half, its_id: self.clients.ask_producer(half, its_id))
         self.clients = Clients(
-            store.group_settings, self._producers_changed, self.renewals.forget_client, self._authorize
+            self.brokers.group_settings, self._producers_changed, self.brokers.forget_client, self._authorize
         )
-        self.transactions = ServedTransactions(store, self.off_loop, self.clients.ask_producer)
-        routes = Routes(store, self.off_loop, advertised, auto_create=auto_create)
-        sending = Sending(store, self.off_loop, routes, self.transactions, traffic)
-        self._receiving = Receiving(store, self.off_loop, routes, self.clients, self.polls, self.renewals, traffic)
+        routes = Routes(self.brokers, advertised, auto_create=auto_create)
+        self._sending = Sending(self.brokers, self.off_loop, routes)
+        self._receiving = Receiving(self.brokers, routes, self.clients, self.polls)
         self._answers: dict[str, Answer] = {
             "QueryRoute": routes.query_route,
             "QueryAssignment": routes.query_assignment,
             "Heartbeat": self.clients.heartbeat,
             "NotifyClientTermination": self.clients.notify_client_termination,
-            "SendMessage": sending.send_message,
-            "RecallMessage": sending.recall_message,
+            "SendMessage": self._sending.send_message,
+            "RecallMessage": self._sending.recall_message,
             "AckMessage": self._receiving.ack_message,
             "ChangeInvisibleDuration": self._receiving.change_invisible_duration,
             "ForwardMessageToDeadLetterQueue": self._receiving.forward_message_to_dead_letter_queue,
-            "EndTransaction": self.transactions.end_transaction,
+            "EndTransaction": self._sending.end_transaction,
         }
 
     def _producers_changed(self) -> None:
-        self.transactions.check_groups(self.clients.published_topics())
+        self.brokers.check_groups(self.clients.published_topics())
 
     async def handle(self, call: Call) -> None:
         """Serve a call to its end."""
@@ -129,9 +127,17 @@ class Service:
         """What is done from time to time, in the loop."""
         self.clients.sweep()
 
-    def tend(self) -> None:
+    def refresh(self) -> None:
         """What is done from time to time, by a thread: it may wait for the disk."""
         if self._acl is not None:
             self._acl.refresh()
-        self.renewals.renew_due()
-        self.transactions.leave_due()
+
+    def note_opened(self, served: ServedBroker) -> None:
+        """It was opened after the others, or again."""
+        self._sending.note_opened(served.broker)
+        served.transactions.check_groups(self.clients.published_topics())
+
+    def close(self) -> None:
+        """Return once the last call has ended. By a thread."""
+        self.brokers.close()
+        self.off_loop.close()

@@ -15,9 +15,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
-from ...consume.store import Store
 from ...produce.transaction.checker import TransactionChecker, transactions_of
 from ...produce.transaction.resolution import TransactionResolution
 from ...produce.transaction.transaction import Transaction
@@ -25,11 +23,9 @@ from ...store.errors import FlightlogError
 from ...store.format import property_names as props
 from ...store.settings import FlushMode
 from ...store.stored_message import StoredMessage
-from . import checks
-from .context import Context
-from .off_loop import OffLoop
-from .protocol import Code, definition
-from .refusals import Refused
+from ..brokers.broker import Broker
+from ..brokers.off_loop import OffLoop
+from .protocol import definition
 
 log = logging.getLogger("flightlog.serve")
 
@@ -50,10 +46,9 @@ class _Open:
 class ServedTransactions:
     """Its calls run in the loop; what they hand to threads takes one step on a dict at a time."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, ask_producer: Callable[[StoredMessage, str], bool]) -> None:
+    def __init__(self, broker: Broker, off_loop: OffLoop, ask_producer: Callable[[StoredMessage, str], bool]) -> None:
         """`ask_producer` asks a producer about a half message and its transaction id; False if there is none to ask."""
-        self._store, self._off_loop, self._ask_producer = store, off_loop, ask_producer
-        self._clock, self._timeout_ms = store.message_store.clock, store.settings.transaction_timeout_ms
+        self._broker, self._off_loop, self._ask_producer = broker, off_loop, ask_producer
         self._open: dict[str, _Open] = {}
         self._left: dict[str, StoredMessage] = {}
         """Half messages that were left to the checks, where they were last seen."""
@@ -65,18 +60,14 @@ class ServedTransactions:
     def add(self, topic: str, transaction: Transaction, recovery_s: int | None) -> None:
         """A half message of a topic was put, whose producer is asked about it after so many seconds; None: as the
         store's settings say."""
-        wait_s = self._timeout_ms / 1000 if recovery_s is None else recovery_s
-        self._open[transaction.transaction_id] = _Open(topic, transaction, self._clock.monotonic_s() + wait_s)
+        store = self._broker.store
+        wait_s = store.settings.transaction_timeout_ms / 1000 if recovery_s is None else recovery_s
+        due_s = store.message_store.clock.monotonic_s() + wait_s
+        self._open[transaction.transaction_id] = _Open(topic, transaction, due_s)
 
-    async def end_transaction(self, context: Context, request: Any, response: Any) -> None:
-        topic = checks.topic_name(request.topic)
-        if not request.transaction_id.strip():
-            raise Refused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
-        resolution = RESOLUTIONS.get(request.resolution)
-        if resolution is None:
-            return
-        if not await self._off_loop.run(self.end, request.transaction_id, resolution, topic):
-            raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
+    def may_have(self, transaction_id: str) -> bool:
+        """Whether a transaction of this id waits for its end; False, too, in the moment when it is left."""
+        return transaction_id in self._open or transaction_id in self._left
 
     def end(self, transaction_id: str, resolution: TransactionResolution, topic: str | None = None) -> bool:
         """End a transaction; False if none of this id is known, or if it is of another topic than this one. By a
@@ -110,15 +101,16 @@ class ServedTransactions:
 
     def answer(self, half: StoredMessage, resolution: TransactionResolution) -> None:
         """End a half message that is left to the checks."""
-        transactions_of(self._store).answer(half, resolution)
-        if self._store.settings.flush_mode is FlushMode.SYNC:
-            self._store.flush()
+        store = self._broker.store
+        transactions_of(store).answer(half, resolution)
+        if store.settings.flush_mode is FlushMode.SYNC:
+            store.flush()
 
     # -- checks
 
     def leave_due(self) -> None:
         """Leave the transactions that are old enough to the checks. By any thread."""
-        now_s = self._clock.monotonic_s()
+        now_s = self._broker.store.message_store.clock.monotonic_s()
         for transaction_id, opened in tuple(self._open.items()):
             if opened.leave_s > now_s:
                 continue
@@ -128,9 +120,21 @@ class ServedTransactions:
 
     def _leave(self, transaction: Transaction) -> None:
         transaction.unknown()
-        half = self._store.message_at(transaction.half_physical_offset)
-        if half is not None:
+        self._note_left(transaction)
+
+    def _note_left(self, transaction: Transaction) -> None:
+        half = self._broker.store.message_at(transaction.half_physical_offset)
+        if half is not None and half.uniq_key == transaction.transaction_id:
             self._left[transaction.transaction_id] = half
+
+    def leave_of_before(self) -> None:
+        """Leave what was open in the store before it was lost and opened again. By a thread."""
+        for transaction_id in tuple(self._open):
+            with self._leaving:
+                opened = self._open.pop(transaction_id, None)
+                if opened is not None:
+                    with suppress(FlightlogError):  # it was not durable, and something else is there now
+                        self._note_left(opened.transaction)
 
     def check_groups(self, groups: set[str]) -> None:
         """The producer groups that have producers to ask; with gRPC clients they are called as their topics."""
@@ -138,7 +142,7 @@ class ServedTransactions:
             self._checkers.pop(group).close()
         for group in groups - self._checkers.keys():
             try:
-                self._checkers[group] = TransactionChecker(self._store, group, self._check)
+                self._checkers[group] = TransactionChecker(self._broker.store, group, self._check)
             except FlightlogError as e:
                 told = {"producer_group": group}
                 log.warning("nobody is asked about transactions of producer group %r: %s", group, e, extra=told)

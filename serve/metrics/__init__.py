@@ -1,6 +1,7 @@
 """What a server tells those who watch it: `/metrics`, `/health` and `/ready` by HTTP.
 
-endpoint ──> store_metrics ──> traffic
+endpoint ──> store_metrics ──> watched ──> traffic
 
-Servers write `traffic`. The other two need the library prometheus_client and are imported on request alone.
+Servers write `traffic`. `endpoint` and `store_metrics` need the library prometheus_client and are imported on request
+alone.
 """

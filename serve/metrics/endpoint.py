@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Collection, Sequence
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -14,10 +15,9 @@ from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from ...consume.store import Store
 from ...store.errors import FlightlogError
-from .store_metrics import StoreMetrics
-from .traffic import Traffic
+from .store_metrics import BrokerMetrics
+from .watched import Watched
 
 log = logging.getLogger("flightlog.serve")
 access_log = logging.getLogger("flightlog.serve.access")
@@ -28,17 +28,19 @@ SILENT_S = 5.0
 """How long a client may keep its thread waiting for the next bytes."""
 ENDING_S = 0.1
 """How often the thread that accepts looks whether it is to end."""
+ONE = "/health/"
+"""Before the name of a broker."""
 PLAIN = "text/plain; charset=utf-8"
 
 
 class Endpoint:
     """Listens from the moment that it is made; `with` ends it. It answers until then, also while a server drains."""
 
-    def __init__(self, store: Store, traffic: Traffic, is_ready: threading.Event, host: str, port: int) -> None:
+    def __init__(self, brokers: Sequence[Watched], is_ready: threading.Event, host: str, port: int) -> None:
         """`is_ready`: whether clients are taken. With port 0 the system chooses one. Raises OSError."""
-        self._store, self._is_ready = store, is_ready
+        self._brokers, self._is_ready = {broker.name: broker for broker in brokers}, is_ready
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(StoreMetrics(store, traffic))
+        self._registry.register(BrokerMetrics(brokers))
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         self._server = _Server(family, address, partial(_Handler, self))
         self.port = int(self._server.server_address[1])
@@ -65,14 +67,22 @@ class Endpoint:
                 log.warning("metrics cannot be read: %s", e, extra={"cause": repr(e)})
                 return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, b"the store cannot be read\n"
         if path == "/health":
-            if self._store.is_closed or self._store.message_store.poison is not None:
-                return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, b"the store takes no more messages\n"
-            return HTTPStatus.OK, PLAIN, b"ok\n"
+            return _health(self._brokers.values())
+        if path.startswith(ONE) and (broker := self._brokers.get(path.removeprefix(ONE))) is not None:
+            return _health([broker])
         if path == "/ready":
             if not self._is_ready.is_set():
                 return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, b"no clients are taken\n"
             return HTTPStatus.OK, PLAIN, b"ok\n"
-        return HTTPStatus.NOT_FOUND, PLAIN, b"there are /metrics, /health and /ready\n"
+        return HTTPStatus.NOT_FOUND, PLAIN, b"there are /metrics, /health, /health/BROKER and /ready\n"
+
+
+def _health(brokers: Collection[Watched]) -> tuple[HTTPStatus, str, bytes]:
+    """Whether any of these takes messages, with a line for each that does not."""
+    lost = [f"{broker.name}: {broker.reason}\n" for broker in brokers if not broker.is_up]
+    if len(lost) == len(brokers):
+        return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, ("no more messages are taken\n" + "".join(lost)).encode()
+    return HTTPStatus.OK, PLAIN, ("ok\n" + "".join(lost)).encode()
 
 
 class _Server(ThreadingMixIn, TCPServer):

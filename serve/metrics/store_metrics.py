@@ -1,31 +1,58 @@
-"""The metrics of a served store, with the names and labels of RocketMQ's broker (`BrokerMetricsConstant`).
+"""The metrics of served stores, with the names and labels of RocketMQ's broker (`BrokerMetricsConstant`).
 
 Counters are those of `traffic`; everything else is read from the store when it is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ...consume.group.group_state import is_system_group, lag_of
 from ...consume.pop.pop_topics import retry_topic
-from ...consume.readers import STORE_NAME
 from ...consume.store import Store
+from ...store.errors import FlightlogError
 from ...store.format.record import RETRY_TOPIC_PREFIX
 from ...store.queue_offsets import QueueKey
 from ...store.topic import TopicPermission, is_system_topic
 from .traffic import Traffic
+from .watched import Watched
 
-NODE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": STORE_NAME}
-"""The labels of every metric."""
+NODE = {"cluster": "DefaultCluster", "node_type": "broker"}
+"""Labels of every metric, beside `node_id`: the name of the broker."""
 Sample = tuple[dict[str, str], float]
 
 
-class StoreMetrics(Collector):
-    """Safe from many threads."""
+class BrokerMetrics(Collector):
+    """Of several brokers. Safe from many threads."""
+
+    def __init__(self, brokers: Sequence[Watched]) -> None:
+        self._brokers = brokers
+
+    def collect(self) -> Iterable[Metric]:
+        """Each metric once, with the samples of all brokers; of one that cannot be read, its permission. Raises
+        StoreClosedError, DiskError where none can be read."""
+        found: dict[str, Metric] = {}
+        failures: list[FlightlogError] = []
+        for broker in self._brokers:
+            try:
+                metrics = [*StoreMetrics(broker.store, broker.traffic).collect()]
+            except FlightlogError as e:
+                failures.append(e)
+                metrics = [_permission(TopicPermission(0))]
+            for metric in metrics:
+                whole = found.setdefault(metric.name, _family(metric))
+                for sample in metric.samples:
+                    whole.add_sample(sample.name, {**NODE, "node_id": broker.name, **sample.labels}, sample.value)
+        if len(failures) == len(self._brokers):
+            raise failures[-1]
+        return found.values()
+
+
+class StoreMetrics:
+    """Of one store, without the labels that all have."""
 
     def __init__(self, store: Store, traffic: Traffic) -> None:
         self._store, self._traffic = store, traffic
@@ -43,7 +70,7 @@ class StoreMetrics(Collector):
         if self._store.message_store.poison is None:
             perm |= TopicPermission.WRITE
         topics = self._store.topics(include_system=True)
-        yield _gauge("rocketmq_broker_permission", "6: read and write; 4: read, after a failed sync", [({}, perm)])
+        yield _permission(perm)
         yield _gauge("rocketmq_topic_number", "Topics, RocketMQ's own included", [({}, len(topics))])
         yield _gauge("rocketmq_consumer_group_number", "Consumer groups", [({}, len(self._store.groups()))])
 
@@ -100,6 +127,16 @@ def _boolean(value: bool) -> str:
     return str(value).lower()
 
 
+def _family(metric: Metric) -> Metric:
+    """The same without samples."""
+    return Metric(metric.name, metric.documentation, metric.type)
+
+
+def _permission(perm: TopicPermission) -> Metric:
+    text = "6: read and write; 4: read, after a failed sync; 0: the store is not open"
+    return _gauge("rocketmq_broker_permission", text, [({}, perm)])
+
+
 def _gauge(name: str, text: str, samples: Iterable[Sample]) -> Metric:
     return _filled(GaugeMetricFamily(name, text), name, samples)
 
@@ -110,5 +147,5 @@ def _counter(name: str, text: str, samples: Iterable[Sample]) -> Metric:
 
 def _filled(family: Metric, name: str, samples: Iterable[Sample]) -> Metric:
     for labels, value in samples:
-        family.add_sample(name, {**NODE, **labels}, value)
+        family.add_sample(name, labels, value)
     return family

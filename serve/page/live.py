@@ -16,7 +16,7 @@ from ...store.errors import FlightlogError
 from ...store.queue_offsets import QueueKey
 from ...store.stored_message import StoredMessage
 from ...store.topic import is_system_topic
-from ..calls.off_loop import OffLoop
+from ..brokers.off_loop import OffLoop
 from .shown import preview, time, visible
 from .site import Opened
 from .topics import newest_first, read_some

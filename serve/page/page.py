@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from aiohttp import web
 
 from ...store.errors import FlightlogError, StoreClosedError, UsageError
-from ..calls.off_loop import OffLoop
+from ..brokers.off_loop import OffLoop
 from . import dead_letters, delays, groups, messages, topics
 from .guard import Guard, Refusal, add_headers, form_of
 from .live import Live

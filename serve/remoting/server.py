@@ -1,4 +1,4 @@
-"""The remoting port of a store: started, looked after, and stopped."""
+"""The remoting port of a broker: started, looked after, and stopped."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import logging
 import ssl
 from contextlib import suppress
 
-from ...consume.store import Store
 from ...store.errors import FlightlogError
 from ..access.acl_file import AclFile
+from ..brokers.broker import Broker
 from ..calls.clients import ConnectedClient
-from ..metrics.traffic import Traffic
+from .answers.directory import Directory
 from .listener import Listener
 from .service import Service
 
@@ -24,43 +24,67 @@ DRAIN_S = 5.0
 
 
 class RemotingServer:
-    """Serves an open store, which it does not close. Used in one event loop."""
+    """Serves a broker while it is up: the port is closed while it is away. Used in one event loop."""
 
     def __init__(
         self,
-        store: Store,
+        broker: Broker,
+        directory: Directory | None = None,
         *,
         advertised_host: str | None = None,
         auto_create: bool = True,
         acl: AclFile | None = None,
-        traffic: Traffic | None = None,
     ) -> None:
-        """`advertised_host`: what clients are told to dial; None: what they dialled. `acl`: who may do what, which its
-        owner refreshes; None: everybody everything. `traffic` counts what they send and receive; None: this server's
-        alone."""
-        self._traffic = Traffic() if traffic is None else traffic
-        self._store, self._advertised_host, self._auto_create, self._acl = store, advertised_host, auto_create, acl
+        """`directory`: where the other brokers are that routes name. `advertised_host`: what clients are told to dial;
+        None: what they dialled. `acl`: who may do what, which its owner refreshes; None: everybody everything."""
+        self._broker, self._directory = broker, directory or Directory()
+        self._advertised_host, self._auto_create, self._acl = advertised_host, auto_create, acl
+        self._host, self._port = "", 0
+        self._tls: ssl.SSLContext | None = None
         self._service: Service | None = None
         self._listener: Listener | None = None
         self._tending: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 9876, *, tls: ssl.SSLContext | None = None) -> int:
-        """Take clients from now on; returns the port, which the system chose if it was 0. Raises OSError."""
+        """Take clients from now on; returns the port, which the system chose if it was 0. Of a broker that is away it
+        is opened once that is up. Raises OSError."""
+        self._host, self._port, self._tls = host, port, tls
+        if self._broker.is_up:
+            await self._begin()
+        if self._broker.comes_back:
+            self._watching = asyncio.create_task(self._watch())
+        return self._port
+
+    async def _watch(self) -> None:
+        """End with a broker that is lost, and begin again with one that is back."""
+        while True:
+            await asyncio.sleep(TEND_S)
+            if self._service is not None and not (self._broker.is_up and self._service.store is self._broker.store):
+                await self._end(drain_s=0)
+            if self._service is None and self._broker.is_up:
+                try:
+                    await self._begin()
+                except OSError as e:
+                    log.error("remoting of broker %s has no port: %s", self._broker.name, e, extra={"cause": repr(e)})
+
+    async def _begin(self) -> None:
+        """Raises OSError."""
         service = Service(
-            self._store,
+            self._broker,
+            self._directory,
             advertised_host=self._advertised_host,
             auto_create=self._auto_create,
             acl=self._acl,
-            traffic=self._traffic,
         )
         listener = Listener(service.handle, service.members.forget)
-        self._service, self._listener = service, listener
-        await listener.start(host, port, tls)
+        await listener.start(self._host, self._port, self._tls)
+        self._service, self._listener, self._port = service, listener, listener.port
+        self._directory.note(self._broker, listener.port)
         self._tending = asyncio.create_task(self._tend(service))
-        return listener.port
 
     async def _tend(self, service: Service) -> None:
-        loop, interval_s = asyncio.get_running_loop(), self._store.settings.offset_save_interval_ms / 1000
+        loop, interval_s = asyncio.get_running_loop(), service.store.settings.offset_save_interval_ms / 1000
         save_s = loop.time() + interval_s
         while True:
             await asyncio.sleep(TEND_S)
@@ -80,6 +104,13 @@ class RemotingServer:
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:
         """Take no more clients, let requests that run come to their end, and close."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
+        await self._end(drain_s)
+
+    async def _end(self, drain_s: float) -> None:
         if self._service is None or self._listener is None or self._tending is None:
             return
         service, listener, self._service = self._service, self._listener, None

@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from ...consume.request_modes import RequestModes
-from ...consume.store import Store
 from ..access.accounts import AccessDenied
 from ..access.acl_file import AclFile
-from ..calls.off_loop import OffLoop
-from ..metrics.traffic import Traffic
+from ..brokers.broker import Broker as ServedBroker
+from ..brokers.off_loop import OffLoop
 from .access import OPEN, credentials_of, needed_for
 from .admin.broker import Broker
 from .admin.groups import Groups
 from .admin.relayed import Relayed
 from .admin.statistics import Statistics
 from .answers.assignments import Assignments
+from .answers.directory import Directory
 from .answers.failed import Failed
 from .answers.lookups import Lookups
 from .answers.members import Members
@@ -45,35 +45,36 @@ class Service:
 
     def __init__(
         self,
-        store: Store,
+        broker: ServedBroker,
+        directory: Directory,
         *,
         advertised_host: str | None,
         auto_create: bool,
         acl: AclFile | None,
-        traffic: Traffic,
     ) -> None:
-        """`acl`: who may do what; None: everybody everything."""
-        self._acl = acl
+        """Of the store that the broker has now. `acl`: who may do what; None: everybody everything."""
+        store, traffic = broker.store, broker.traffic
+        self.store, self._acl = store, acl
         self.off_loop = OffLoop()
         self._running = 0
-        topics = Topics(store, self.off_loop, advertised_host, auto_create=auto_create)
+        topics = Topics(store, self.off_loop, directory, advertised_host, auto_create=auto_create)
         modes = RequestModes(store.message_store)
         self.members = Members(store, self.off_loop, self._producers_changed, modes)
-        self.transactions = RemotingTransactions(store, self.off_loop, self.members)
+        self.transactions = RemotingTransactions(broker, self.off_loop, self.members)
         self.pulling = Pulling(store, self.off_loop, self.members, traffic)
-        self.popping = Popping(store, self.off_loop, traffic)
-        assignments = Assignments(store, self.off_loop, self.members, modes)
+        self.popping = Popping(broker, self.off_loop)
+        assignments = Assignments(store, self.off_loop, directory, self.members, modes)
         sending = Sending(store, self.off_loop, topics, self.transactions, traffic)
         offsets = Offsets(store, self.off_loop, self.members)
         groups = Groups(store, self.off_loop, self.members)
         locks, failed = ClientLocks(store), Failed(store, self.off_loop)
         lookups, replies = Lookups(store, self.off_loop), Replies(store, self.members)
-        broker = Broker(store, self.off_loop)
+        state = Broker(store, self.off_loop)
         relayed = Relayed(store, self.off_loop, self.members)
         self.statistics = Statistics(traffic, store.message_store.clock)
         self._answers: dict[int, Answering] = {
-            RequestCode.GET_BROKER_CONFIG: broker.config,
-            RequestCode.GET_BROKER_RUNTIME_INFO: broker.runtime_info,
+            RequestCode.GET_BROKER_CONFIG: state.config,
+            RequestCode.GET_BROKER_RUNTIME_INFO: state.runtime_info,
             RequestCode.GET_ROUTEINFO_BY_TOPIC: topics.route,
             RequestCode.GET_BROKER_CLUSTER_INFO: topics.cluster,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics.names,

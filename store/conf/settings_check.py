@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Ranges = Mapping[str, tuple[int, int]]
+BROKER_NAME = re.compile(r"[%|A-Za-z0-9_.-]{1,127}")
 DELAY_LEVEL = re.compile(r"[0-9]{1,9}[smhd]")
 
 
@@ -68,6 +69,12 @@ def check_host(name: str, host: object) -> None:
         encode_host(*host)
     except (InvalidMessageError, TypeError) as e:
         raise InvalidSettingsError(f"{name}={host!r}: {e}") from e
+
+
+def check_broker_name(name: str, text: str) -> None:
+    """No blanks: it is one word of a handle."""
+    if BROKER_NAME.fullmatch(text) is None:
+        raise InvalidSettingsError(f"{name}={text!r}: expected 1 to 127 of the characters A-Z a-z 0-9 % | _ . -")
 
 
 def check_delay_levels(name: str, text: str) -> None:

@@ -98,7 +98,7 @@ def test_a_wrong_argument_is_one_sentence(tmp_path: Path) -> None:
 )
 def test_wrong_options_are_refused(tmp_path: Path, wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(flightlog.InvalidArgumentError, match=re.escape(told)):
-        run(ServeOptions(tmp_path / "store", settings=flightlog.StoreSettings.small(), **wrong))
+        run(ServeOptions((tmp_path / "store",), settings=flightlog.StoreSettings.small(), **wrong))
 
 
 def test_what_a_topic_argument_says() -> None:
@@ -132,7 +132,7 @@ def test_remoting_is_served_beside_grpc_and_only_on_request(tmp_path: Path, asse
     with served(str(path), "--port", "0", "--remoting", "0") as (process, _):
         assert process.stderr is not None
         line = process.stderr.readline()
-        found = re.search(r"remoting, name server and broker, on 127\.0\.0\.1:(\d+)", line)
+        found = re.search(r"remoting, name server and broker store, on 127\.0\.0\.1:(\d+)", line)
         assert found is not None, line
         with RemotingClient(int(found[1])) as client:
             assert f'0:"127.0.0.1:{found[1]}"'.encode() in client.call(RequestCode.GET_BROKER_CLUSTER_INFO).body
@@ -148,7 +148,7 @@ def test_a_remoting_port_that_is_taken_is_named(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(flightlog.InvalidArgumentError, match="--remoting"):
-            run(ServeOptions(tmp_path / "store", port=0, remoting=taken.getsockname()[1]))
+            run(ServeOptions((tmp_path / "store",), port=0, remoting=taken.getsockname()[1]))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_message_ids_name_the_address_of_remoting(advertise: str | None, host: s
 
 def test_remoting_lets_in_nobody_whom_grpc_keeps_out(tmp_path: Path, assert_clean: AssertClean) -> None:
     with pytest.raises(flightlog.InvalidArgumentError, match="--insecure"):
-        run(ServeOptions(tmp_path / "store", host="0.0.0.0", remoting=9876))
+        run(ServeOptions((tmp_path / "store",), host="0.0.0.0", remoting=9876))
     assert not (tmp_path / "store").exists()
     (tmp_path / "plain_acl.yml").write_text("accounts: []")
     arguments = ("--port", "0", "--remoting", "0", "--acl", str(tmp_path / "plain_acl.yml"))

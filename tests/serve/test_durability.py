@@ -32,7 +32,7 @@ from flightlog import FlushMode, StoreSettings
 from flightlog.serve.program import ServeOptions, run
 logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO)
 settings = StoreSettings.small(flush_mode=FlushMode.SYNC, segment_size=1 << 20)
-run(ServeOptions(Path(sys.argv[1]), port=0, topics=("orders:2",), groups=("ledger:fifo",), settings=settings))
+run(ServeOptions((Path(sys.argv[1]),), port=0, topics=("orders:2",), groups=("ledger:fifo",), settings=settings))
 """
 
 

@@ -12,7 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, Producer, StoreSettings, TransactionResolution
-from flightlog.serve.calls.off_loop import OffLoop
+from flightlog.serve.brokers.broker import Broker
+from flightlog.serve.brokers.off_loop import OffLoop
 from flightlog.serve.calls.transactions import ServedTransactions
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
 
@@ -26,7 +27,7 @@ def test_it_is_found_while_it_is_left(tmp_path: Path, assert_clean: AssertClean,
     leaves, goes_on = threading.Event(), threading.Event()
 
     async def transactions(store: flightlog.Store) -> ServedTransactions:
-        return ServedTransactions(store, OffLoop(), lambda *_: False)
+        return ServedTransactions(Broker.of(store), OffLoop(), lambda *_: False)
 
     path = tmp_path / "store"
     with flightlog.open(path, StoreSettings.small()) as store, ThreadPoolExecutor(2) as threads:

@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
+from flightlog.serve.brokers.broker import Broker
 from flightlog.serve.metrics.endpoint import AT_A_TIME, Endpoint
 from flightlog.serve.metrics.traffic import Traffic
 from flightlog.serve.program import ServeOptions, run
@@ -40,7 +41,7 @@ from flightlog.tests.support.rocketmq_server import PATIENCE_S, ServedStore, dea
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
 
-REMOTING = re.compile(r"remoting, name server and broker, on 127\.0\.0\.1:(\d+)")
+REMOTING = re.compile(r"remoting, name server and broker store, on 127\.0\.0\.1:(\d+)")
 SMALL = flightlog.StoreSettings.small()
 
 
@@ -75,7 +76,7 @@ def ready() -> threading.Event:
 
 @pytest.fixture
 def port(served: ServedStore, ready: threading.Event) -> Iterator[int]:
-    with Endpoint(served.store, served.server.traffic, ready, "127.0.0.1", 0) as endpoint:
+    with Endpoint([served.broker], ready, "127.0.0.1", 0) as endpoint:
         yield endpoint.port
 
 
@@ -132,7 +133,7 @@ def test_the_lag_of_a_retry_topic_names_the_topic(tmp_path: Path) -> None:
         for topic in ("orders", "%RETRY%billing_orders"):
             store.put(flightlog.Message(topic, b"body", queue_id=0))
             store.commit_offset("billing", topic, 0, 0)
-        with Endpoint(store, Traffic(), threading.Event(), "127.0.0.1", 0) as endpoint:
+        with Endpoint([Broker.of(store)], threading.Event(), "127.0.0.1", 0) as endpoint:
             found = metrics(endpoint.port)["rocketmq_consumer_lag_messages"]
     assert {(labels["topic"], labels["is_retry"], lag) for labels, lag in found} == {
         ("orders", "false", 1),
@@ -141,13 +142,12 @@ def test_the_lag_of_a_retry_topic_names_the_topic(tmp_path: Path) -> None:
 
 
 def test_names_cannot_leave_their_labels(tmp_path: Path) -> None:
-    traffic, name = Traffic(), 'a"} 7\nevil{b="\\'
-    traffic.note_sent(name, "NORMAL", 1)
-    with (
-        flightlog.open(tmp_path / "store", SMALL) as store,
-        Endpoint(store, traffic, threading.Event(), "127.0.0.1", 0) as endpoint,
-    ):
-        [(labels, count)] = metrics(endpoint.port)["rocketmq_messages_in_total"]
+    name = 'a"} 7\nevil{b="\\'
+    with flightlog.open(tmp_path / "store", SMALL) as store:
+        broker = Broker.of(store)
+        broker.traffic.note_sent(name, "NORMAL", 1)
+        with Endpoint([broker], threading.Event(), "127.0.0.1", 0) as endpoint:
+            [(labels, count)] = metrics(endpoint.port)["rocketmq_messages_in_total"]
     assert (labels["topic"], count) == (name, 1)
 
 
@@ -155,13 +155,16 @@ def test_a_poisoned_store_is_not_healthy(tmp_path: Path, ready: threading.Event)
     disk = FaultyDisk()
     store = flightlog.open(tmp_path / "store", SMALL, disk=disk)
     ready.set()
-    with Endpoint(store, Traffic(), ready, "127.0.0.1", 0) as endpoint:
+    with Endpoint([Broker.of(store)], ready, "127.0.0.1", 0) as endpoint:
         assert get(endpoint.port, "/health") == (200, "ok\n")
         store.put(flightlog.Message("orders", b"body"))
         disk.fail_syncs()
         with pytest.raises(flightlog.DiskError):
             store.flush()
-        assert get(endpoint.port, "/health") == (503, "the store takes no more messages\n")
+        assert get(endpoint.port, "/health") == (
+            503,
+            f"no more messages are taken\nstore: {store.message_store.poison}\n",
+        )
         assert get(endpoint.port, "/ready")[0] == 200  # it is still read from
         assert metrics(endpoint.port)["rocketmq_broker_permission"] == [({}, 4)]
         disk.heal()
@@ -210,7 +213,7 @@ def test_bytes_that_are_no_request_stop_nothing(port: int) -> None:
 def test_silent_clients_do_not_hold_up_the_end(tmp_path: Path, ready: threading.Event) -> None:
     silent = []
     with flightlog.open(tmp_path / "store", SMALL) as store:
-        with Endpoint(store, Traffic(), ready, "127.0.0.1", 0) as endpoint:
+        with Endpoint([Broker.of(store)], ready, "127.0.0.1", 0) as endpoint:
             for _ in range(AT_A_TIME + 1):
                 silent.append(socket.create_connection(("127.0.0.1", endpoint.port), PATIENCE_S))
             assert silent[-1].recv(1) == b""  # more than it serves at a time
@@ -247,7 +250,7 @@ def test_it_is_not_ready_from_sigterm_on_while_the_port_is_open(
     monkeypatch.setattr(Endpoint, "__enter__", entered)
     monkeypatch.setattr(Server, "start", started)
     monkeypatch.setattr(Server, "stop", stopped)
-    run(ServeOptions(tmp_path / "store", port=0, metrics=0, settings=SMALL))
+    run(ServeOptions((tmp_path / "store",), port=0, metrics=0, settings=SMALL))
     not_ready = (503, "no clients are taken\n")
     assert seen == [not_ready, not_ready, (200, "ok\n"), not_ready]
     with pytest.raises(ConnectionRefusedError):
@@ -306,11 +309,11 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept_out", [{}, {"tls_dev": True}])
 def test_metrics_need_loopback_or_insecure(tmp_path: Path, kept_out: dict[str, bool]) -> None:
     with pytest.raises(flightlog.InvalidArgumentError, match="--insecure"):
-        run(ServeOptions(tmp_path / "store", host="0.0.0.0", metrics=0, **kept_out))  # type: ignore[arg-type]
+        run(ServeOptions((tmp_path / "store",), host="0.0.0.0", metrics=0, **kept_out))  # type: ignore[arg-type]
     assert not (tmp_path / "store").exists()
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flightlog.serve.metrics.endpoint", None)
     with pytest.raises(flightlog.MissingExtraError, match="--metrics"):
-        run(ServeOptions(tmp_path / "store", port=0, metrics=0, settings=SMALL))
+        run(ServeOptions((tmp_path / "store",), port=0, metrics=0, settings=SMALL))

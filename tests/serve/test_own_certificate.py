@@ -105,7 +105,7 @@ def test_a_key_with_a_password_is_refused_and_not_asked_for(tmp_path: Path) -> N
 )
 def test_wrong_options_are_refused(tmp_path: Path, wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(flightlog.InvalidArgumentError, match=re.escape(told)):
-        run(ServeOptions(tmp_path / "store", settings=flightlog.StoreSettings.small(), **wrong))
+        run(ServeOptions((tmp_path / "store",), settings=flightlog.StoreSettings.small(), **wrong))
 
 
 def test_the_program_takes_a_renewed_certificate(tmp_path: Path, assert_clean: AssertClean) -> None:

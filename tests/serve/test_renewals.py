@@ -10,7 +10,8 @@ import pytest
 
 import flightlog
 from flightlog import ExpiredHandleError, Message, PoppedMessage, Store, StoreSettings
-from flightlog.serve.calls.off_loop import OffLoop
+from flightlog.serve.brokers.broker import Broker
+from flightlog.serve.brokers.off_loop import OffLoop
 from flightlog.serve.calls.renewals import GIVEN_BACK_MS, LONGEST_MS, SLICE_MS, Renewals
 from flightlog.testing import ManualClock
 from flightlog.tests.support.rocketmq_server import deadline
@@ -31,7 +32,7 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
 @pytest.fixture
 def renewals(store: Store) -> Iterator[Renewals]:
     off_loop = OffLoop()
-    yield Renewals(store, off_loop)
+    yield Renewals(Broker.of(store), off_loop)
     off_loop.close()
 
 
@@ -61,7 +62,7 @@ def test_a_message_is_not_kept_for_ever(store: Store, renewals: Renewals, clock:
 def test_what_a_client_left_is_given_back(store: Store, clock: ManualClock) -> None:
     [popped] = store.receive("billing", "orders", invisible_ms=SLICE_MS)
     off_loop = OffLoop()
-    renewals = Renewals(store, off_loop)
+    renewals = Renewals(Broker.of(store), off_loop)
     renewals.add("client", popped.handle)
     renewals.forget_client("another")
     renewals.forget_client("client")
@@ -85,7 +86,7 @@ def test_a_later_server_does_not_know_what_was_prolonged(store: Store, renewals:
     clock.advance(SLICE_MS - 5_000)
     renewals.renew_due()
     off_loop = OffLoop()
-    later = Renewals(store, off_loop)
+    later = Renewals(Broker.of(store), off_loop)
     off_loop.close()
     assert later.take("client", popped.handle) == popped.handle
     clock.advance(5_000)

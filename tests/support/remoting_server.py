@@ -10,6 +10,7 @@ from pathlib import Path
 
 from flightlog import StoreSettings
 from flightlog.serve.access.acl_file import AclFile
+from flightlog.serve.brokers.broker import Broker
 from flightlog.serve.remoting.server import RemotingServer
 from flightlog.tests.support.remoting_client import reserved_port
 from flightlog.tests.support.rocketmq_server import ServedStore
@@ -29,7 +30,7 @@ class RemotingStore(ServedStore):
     async def _serve(self, started: Future[int]) -> None:
         ending = asyncio.Event()
         self._ending = asyncio.get_running_loop(), ending
-        server = RemotingServer(self.store, auto_create=self.auto_create, acl=self.acl)
+        server = RemotingServer(Broker.of(self.store), auto_create=self.auto_create, acl=self.acl)
         try:
             started.set_result(await server.start(port=self.port, tls=self._tls))
         except BaseException as e:

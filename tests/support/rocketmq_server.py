@@ -12,6 +12,7 @@ from pathlib import Path
 import flightlog
 from flightlog import Store, StoreSettings
 from flightlog.serve.access.acl_file import AclFile
+from flightlog.serve.brokers.broker import Broker
 from flightlog.serve.server import Server
 from flightlog.testing import AheadClock
 
@@ -33,6 +34,7 @@ class ServedStore:
         self._thread: threading.Thread | None = None
         self.store: Store
         self.server: Server
+        self.broker: Broker
 
     @property
     def address(self) -> str:
@@ -48,7 +50,8 @@ class ServedStore:
     async def _serve(self, started: Future[int]) -> None:
         ending = asyncio.Event()
         self._ending = asyncio.get_running_loop(), ending
-        self.server = Server(self.store, auto_create=self.auto_create, acl=self.acl)
+        self.broker = Broker.of(self.store)
+        self.server = Server([self.broker], auto_create=self.auto_create, acl=self.acl)
         try:
             started.set_result(await self.server.start(port=self.port, tls=self._tls))
         except BaseException as e:

@@ -1,4 +1,4 @@
-"""`flightlog serve PATH`: the store for RocketMQ's own clients."""
+"""`flightlog serve PATH...`: stores for RocketMQ's own clients."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from typing import Annotated
 import typer
 
 from ...store.errors import MissingExtraError
-from .arguments import StorePath
 
 
 def serve(
-    path: StorePath,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...",
+            help="The folder of a store; several are several brokers.",
+            show_default=False,
+            readable=False,
+        ),
+    ],
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: one that is free.")] = 8081,
     topic: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME:QUEUES[:TYPE]", help="A topic to have, such as orders:8:fifo. Repeatable."),
+        typer.Option(metavar="NAME:QUEUES[:TYPE]", help="A topic that each store has, as orders:8:fifo. Repeatable."),
     ] = None,
     group: Annotated[
         list[str] | None,
@@ -56,7 +63,8 @@ def serve(
             metavar="PORT",
             min=0,
             max=65535,
-            help="Speak RocketMQ's remoting protocol, too, for 4.x clients and mqadmin: on this port, such as 9876.",
+            help="Speak RocketMQ's remoting protocol, too, for 4.x clients and mqadmin: on this port, as 9876, and "
+            "those behind it, one for each further store.",
         ),
     ] = None,
     metrics: Annotated[
@@ -86,7 +94,7 @@ def serve(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each call.")] = False,
 ) -> None:
-    """Serve a store to RocketMQ's clients until SIGTERM or Ctrl-C. Makes the store if it is not there."""
+    """Serve stores to RocketMQ's clients until SIGTERM or Ctrl-C. Makes a store that is not there."""
     try:
         from ...serve.program import ServeOptions, run  # asyncio and protobuf, which other commands do without
     except ImportError as e:
@@ -96,7 +104,7 @@ def serve(
         logging.getLogger("flightlog.serve.access").setLevel(logging.DEBUG)
     run(
         ServeOptions(
-            path,
+            tuple(paths),
             host=host,
             port=port,
             topics=tuple(topic or ()),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ....consume.readers import STORE_NAME
 from ....consume.store import Store
 from ....store.conf.broker_conf import NAMES, broker_text
 from ....store.conf.java_properties import escaped_value
-from ...calls.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop
 from ..answers.request import Answer, Request
 from ..answers.topics import CLUSTER
 from ..wire import fastjson
@@ -29,7 +28,7 @@ class Broker:
         """What a broker's `broker.conf` would say of this store."""
         settings, version = self._store.settings, {"counter": 0, "stateVersion": 0, "timestamp": self._started_ms}
         found = {
-            "brokerName": STORE_NAME,
+            "brokerName": settings.broker_name,
             "brokerClusterName": CLUSTER,
             "brokerId": "0",
             "brokerRole": "ASYNC_MASTER",

@@ -10,7 +10,7 @@ from ....consume.group.group_errors import GroupNotFoundError
 from ....consume.group.group_settings import GroupSettings, changed_entry, new_entry, policy_from_json
 from ....consume.store import Store
 from ....store.errors import InvalidArgumentError
-from ...calls.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop
 from ..answers.members import Members
 from ..answers.request import Answer, Refused, Request
 from ..answers.topics import queue_json
@@ -96,7 +96,7 @@ class Groups:
                 if at > 0 and (found := self._store.get(name, queue_id, at - 1, 1).messages):
                     stored_ms = found[0].store_timestamp_ms
                 values = {"brokerOffset": end, "consumerOffset": at, "lastTimestamp": stored_ms, "pullOffset": at}
-                pairs.append((queue_json(name, queue_id), values))
+                pairs.append((queue_json(self._store.settings.broker_name, name, queue_id), values))
         return Answer.of({"consumeTps": 0.0, "offsetTable": ObjectKeys(pairs)})
 
     def _topics_of(self, group: str) -> list[str]:
@@ -125,7 +125,8 @@ class Groups:
         if self._store.topic(topic) is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist")
         offsets = await self._off_loop.run(self._reset, request, topic, group)
-        pairs = [(queue_json(topic, queue_id), offset) for queue_id, offset in offsets.items()]
+        broker_name = self._store.settings.broker_name
+        pairs = [(queue_json(broker_name, topic, queue_id), offset) for queue_id, offset in offsets.items()]
         answer = Answer.of({"offsetTable": ObjectKeys(pairs)})
         found = self._members.consumers.get(group)
         for member in () if found is None else tuple(found.members.values()):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....consume.readers import STORE_NAME
 from ....consume.store import Store
 from ....store.format.message_id import decode_message_id
-from ...calls.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop
 from ..answers.members import Members
 from ..answers.request import Answer, Refused, Request
 from ..wire.codes import RequestCode, ResponseCode
@@ -34,7 +33,7 @@ class Relayed:
         message = await self._off_loop.run(self._store.message_at, offset)
         if message is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
-        fields = {**request.command.fields, "brokerName": STORE_NAME}
+        fields = {**request.command.fields, "brokerName": self._store.settings.broker_name}
         if (topic := self._store.topic(request.text("topic", ""))) is not None:
             fields["topicSysFlag"] = str(topic.sys_flag)
         return await self._relayed(request, fields, record_of(message))

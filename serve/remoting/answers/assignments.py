@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ....consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle, allocate
-from ....consume.readers import STORE_NAME
 from ....consume.request_modes import POP, PULL, RequestMode, RequestModes
 from ....consume.store import Store
 from ....store.format.record import RETRY_TOPIC_PREFIX
 from ....store.message_queue import MessageQueue
-from ...calls.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
+from .directory import Directory
 from .members import Members
 from .request import Answer, Refused, Request
 from .topics import queue_json
@@ -24,8 +24,11 @@ STRATEGIES: dict[str, AllocationStrategy] = {each.name: each for each in (Averag
 class Assignments:
     """In one event loop."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, members: Members, modes: RequestModes) -> None:
-        self._store, self._off_loop, self._members, self._modes = store, off_loop, members, modes
+    def __init__(
+        self, store: Store, off_loop: OffLoop, directory: Directory, members: Members, modes: RequestModes
+    ) -> None:
+        self._store, self._off_loop, self._directory = store, off_loop, directory
+        self._members, self._modes = members, modes
 
     async def of_client(self, request: Request) -> Answer:
         """A member that pops has all queues, as in RocketMQ unless `popShareQueueNum` is set, which is kept alone; one
@@ -33,22 +36,29 @@ class Assignments:
         found = request.json()
         group, name, client_id = (str(found.get(key, "")) for key in ("consumerGroup", "topic", "clientId"))
         mode = self._modes.of(group, name)
-        topic, members = self._store.topic(name), self._members.consumers.get(group)
-        if topic is None or members is None:
+        members = self._members.consumers.get(group)
+        queues = [
+            MessageQueue(name, broker.name, queue_id)
+            for broker, _ in self._directory.up()
+            if (topic := broker.store.topic(name)) is not None
+            for queue_id in ([ALL_QUEUES] if mode.name == POP else range(topic.read_queue_count))
+        ]
+        if not queues or members is None:
             return Answer.of({"messageQueueAssignments": None})
-        if mode.name == POP:
-            queue_ids = [ALL_QUEUES]
-        else:
-            queues = [MessageQueue(name, STORE_NAME, queue_id) for queue_id in range(topic.read_queue_count)]
+        if mode.name != POP:
             strategy = STRATEGIES.get(str(found.get("strategyName", "")))
             if strategy is None:
                 return Answer.of({"messageQueueAssignments": None})
-            queue_ids = [each.queue_id for each in allocate(strategy, group, client_id, queues, list(members.members))]
+            queues = allocate(strategy, group, client_id, queues, list(members.members))
         return Answer.of(
             {
                 "messageQueueAssignments": [
-                    {"attachments": None, "messageQueue": queue_json(name, each), "mode": mode.name}
-                    for each in queue_ids
+                    {
+                        "attachments": None,
+                        "messageQueue": queue_json(each.broker_name, name, each.queue_id),
+                        "mode": mode.name,
+                    }
+                    for each in queues
                 ]
             }
         )

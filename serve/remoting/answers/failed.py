@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....consume.retry.send_back import send_to_dead_letters, send_to_retry
 from ....consume.store import Store
 from ....store.results import PutResult
-from ...calls.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
 from .request import Answer, Refused, Request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....consume.store import Store
 from ....store.stored_message import StoredMessage
-from ...calls.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
 from ..wire.message_bytes import record_of
 from .request import Answer, Refused, Request

@@ -17,8 +17,8 @@ from ....consume.retry.send_back import make_topic, retry_topic
 from ....consume.store import Store
 from ....index.filter.sql_filter import SqlFilter
 from ....store.errors import FlightlogError, InconsistentGroupError, InvalidArgumentError
+from ...brokers.off_loop import OffLoop
 from ...calls.clients import ConnectedClient
-from ...calls.off_loop import OffLoop
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.connection import Connection
 from .request import Answer, Refused, Request

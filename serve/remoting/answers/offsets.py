@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....consume.store import Store
 from ....store.queue_offsets import QueueKey
 from ....store.topic import Topic
-from ...calls.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
 from .members import Members
 from .request import Answer, Refused, Request

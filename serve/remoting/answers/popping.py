@@ -17,13 +17,12 @@ from ....consume.group.initial_offset import StartFrom
 from ....consume.pop.check_point import MAX_COUNT
 from ....consume.pop.pop_errors import ExpiredHandleError
 from ....consume.pop.popped import RETRY, HandleWords, PopHandle, PoppedMessage, words_of
-from ....consume.store import Store
 from ....index.filter.sql_filter import SqlFilter
 from ....store.format.record import RETRY_TOPIC_PREFIX
+from ...brokers.broker import Broker
+from ...brokers.off_loop import OffLoop
 from ...calls.long_polls import LongPolls
-from ...calls.off_loop import OffLoop
 from ...calls.renewals import Renewals
-from ...metrics.traffic import Traffic
 from ..wire.codes import ResponseCode
 from ..wire.message_bytes import popped_record_of
 from .members import TAG, checked_filter
@@ -37,10 +36,10 @@ FROM_END = 1
 class Popping:
     """In one event loop."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, traffic: Traffic) -> None:
-        self._store, self._off_loop, self._traffic = store, off_loop, traffic
-        self.polls = LongPolls(store.message_store.arrivals)
-        self._give_back = Renewals(store, off_loop).give_back
+    def __init__(self, broker: Broker, off_loop: OffLoop) -> None:
+        self._store, self._off_loop, self._traffic = broker.store, off_loop, broker.traffic
+        self.polls = LongPolls()
+        self._give_back = Renewals(broker, off_loop).give_back
         self._waiting: Counter[tuple[str, str]] = Counter()
 
     async def pop(self, request: Request) -> Answer:
@@ -75,7 +74,8 @@ class Popping:
         due_s = loop.time() + min(max(wait_ms / 1000, 0.0), MAX_WAIT_S)
         self._waiting[group, topic] += 1
         try:
-            with self.polls.on(set(pops.queue_keys(group, topic))) as arrival, pops.expecting(arrival, group):
+            watched = self._store.message_store.arrivals, set(pops.queue_keys(group, topic))
+            with self.polls.on([watched]) as arrival, pops.expecting(arrival, group):
                 while True:
                     arrival.expect()
                     found = await look()

@@ -9,7 +9,7 @@ from ....engine.services.long_polls import MAX_WAIT_S
 from ....index.filter.sql_filter import SqlFilter
 from ....store.get_result import GetResult, GetStatus
 from ....store.topic import TopicPermission
-from ...calls.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop
 from ...metrics.traffic import Traffic
 from ..wire.codes import ResponseCode
 from ..wire.message_bytes import record_of

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....consume.group.queue_locks import QueueLocks
-from ....consume.readers import STORE_NAME
 from ....consume.store import Store
 from ....store.message_queue import MessageQueue
 from ..wire.codes import ResponseCode
@@ -22,12 +21,13 @@ class ClientLocks:
 
     def __init__(self, store: Store) -> None:
         self._store, self._locks = store, QueueLocks(store.message_store.clock)
+        self._name = store.settings.broker_name
 
     async def lock(self, request: Request) -> Answer:
         """Take or renew locks; answers the queues that the client has now."""
         group, owner, queues = self._asked(request)
         got = [queue for queue in queues if self._locks.lock(group, queue, owner)]
-        return Answer.of({"lockOKMQSet": [queue_json(queue.topic, queue.queue_id) for queue in got]})
+        return Answer.of({"lockOKMQSet": [queue_json(self._name, queue.topic, queue.queue_id) for queue in got]})
 
     async def unlock(self, request: Request) -> Answer:
         group, owner, queues = self._asked(request)
@@ -49,4 +49,4 @@ class ClientLocks:
             name, queue_id = (each.get("topic"), each.get("queueId")) if isinstance(each, dict) else (None, None)
             topic = self._store.topic(name) if isinstance(name, str) else None
             if topic is not None and isinstance(queue_id, int) and 0 <= queue_id < topic.queue_count:
-                yield MessageQueue(topic.name, STORE_NAME, queue_id)
+                yield MessageQueue(topic.name, self._name, queue_id)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ....consume.readers import STORE_NAME
 from ....consume.retry.send_back import dead_letter_topic, make_topic
 from ....consume.store import Store
 from ....produce.message_type import message_type_of
@@ -16,7 +15,7 @@ from ....store.format.record import RETRY_TOPIC_PREFIX
 from ....store.format.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ....store.message import Message
 from ....store.results import PutResult, PutStatus
-from ...calls.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop
 from ...metrics.traffic import Traffic
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.command import Command, InvalidFrameError
@@ -79,7 +78,7 @@ class Sending:
             putting = self._store.put_async(message)
             result = putting.result() if putting.done() else await asyncio.wrap_future(putting)
         self._note(message, result)
-        return _answer(request, [result], properties.get(props.UNIQ_KEY))
+        return _answer(request, self._store.settings.broker_name, [result], properties.get(props.UNIQ_KEY))
 
     async def _send_batch(self, request: Request) -> Answer:
         try:
@@ -100,7 +99,7 @@ class Sending:
         for message, result in zip(messages, results, strict=True):
             self._note(message, result)
         keys = [properties.get(props.UNIQ_KEY, "") for _, _, properties in found]
-        return _answer(request, results, ",".join(keys))
+        return _answer(request, self._store.settings.broker_name, results, ",".join(keys))
 
     def _note(self, message: Message, result: PutResult) -> None:
         self._traffic.note_sent(message.topic, message_type_of(message.properties or {}), result.size)
@@ -133,7 +132,7 @@ class Sending:
         )
 
 
-def _answer(request: Request, results: list[PutResult], uniq_key: str | None) -> Answer:
+def _answer(request: Request, broker_name: str, results: list[PutResult], uniq_key: str | None) -> Answer:
     """A batch has one message id a message, and the queue offset of its first."""
     first, queue_id = results[0], request.whole("queueId", -1)
     is_late = any(each.status is PutStatus.FLUSH_DISK_TIMEOUT for each in results)
@@ -142,6 +141,6 @@ def _answer(request: Request, results: list[PutResult], uniq_key: str | None) ->
         "queueId": first.queue_id if queue_id < 0 else queue_id,
         "queueOffset": first.queue_offset,
         "transactionId": uniq_key,
-        "brokerName": STORE_NAME,
+        "brokerName": broker_name,
     }
     return Answer(fields, code=ResponseCode.FLUSH_DISK_TIMEOUT if is_late else ResponseCode.SUCCESS)

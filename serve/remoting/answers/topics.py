@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ....consume.readers import STORE_NAME
 from ....consume.store import Store
 from ....store.errors import TopicExistsError, TopicNotFoundError
 from ....store.topic import Topic
-from ...calls.off_loop import OffLoop
+from ...brokers.broker import Broker
+from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
 from ..wire.fastjson import ObjectKeys
+from .directory import Directory
 from .request import Answer, Refused, Request
 
 CLUSTER = "DefaultCluster"
@@ -26,57 +27,77 @@ REPLY_PERM = 6
 class Topics:
     """In one event loop."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, advertised_host: str | None, *, auto_create: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        off_loop: OffLoop,
+        directory: Directory,
+        advertised_host: str | None,
+        *,
+        auto_create: bool,
+    ) -> None:
         """`advertised_host`: what every client is told to dial; None: what it dialled."""
-        self._store, self._off_loop = store, off_loop
+        self._store, self._off_loop, self._directory = store, off_loop, directory
+        self._name = store.settings.broker_name
         self._advertised_host, self._auto_create = advertised_host, auto_create
 
     # -- as name server
 
-    def broker(self, request: Request) -> dict[str, Any]:
-        """This server, at the address that the client dialled."""
-        host, port = request.connection.local
-        host = self._advertised_host or host
+    def _broker(self, request: Request, name: str, port: int) -> dict[str, Any]:
+        """A broker of this server, on the host that the client dialled; this one on the port that it dialled, too."""
+        host, dialled = request.connection.local
+        host, port = self._advertised_host or host, dialled if name == self._name else port
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         is_strict = request.is_set("acceptStandardJsonOnly")
         return {
             "brokerAddrs": {"0" if is_strict else 0: address},
-            "brokerName": STORE_NAME,
+            "brokerName": name,
             "cluster": CLUSTER,
             "enableActingMaster": False,
         }
 
     async def route(self, request: Request) -> Answer:
         name = request.text("topic")
-        topic = self._store.topic(name)
+        brokers: list[dict[str, Any]] = []
+        queues: list[dict[str, Any]] = []
+        for broker, port in self._directory.up():
+            if (found := self._queues(broker, name)) is not None:
+                brokers.append(self._broker(request, broker.name, port))
+                queues.append(found)
+        if not brokers:
+            text = f"No topic route info in name server for the topic: {name}"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, text)
+        return Answer.of({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": queues})
+
+    def _queues(self, broker: Broker, name: str) -> dict[str, Any] | None:
+        """Those of a topic at a broker; None if it is not there."""
+        topic = broker.store.topic(name)
         if topic is not None:
             reads, writes, perm = topic.read_queue_count, topic.write_queue_count, int(topic.perm)
             sys_flag = topic.sys_flag
         elif name == AUTO_CREATE_TOPIC and self._auto_create:
-            reads = writes = self._store.settings.default_queue_count
+            reads = writes = broker.store.settings.default_queue_count
             perm, sys_flag = AUTO_CREATE_PERM, 0
         elif name == REPLY_TOPIC:
             reads = writes = 1
             perm, sys_flag = REPLY_PERM, 0
         else:
-            text = f"No topic route info in name server for the topic: {name}"
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, text)
-        queues = {
-            "brokerName": STORE_NAME,
+            return None
+        return {
+            "brokerName": broker.name,
             "perm": perm,
             "readQueueNums": reads,
             "topicSysFlag": sys_flag,
             "writeQueueNums": writes,
         }
-        found = {"brokerDatas": [self.broker(request)], "filterServerTable": {}, "queueDatas": [queues]}
-        return Answer.of(found)
 
     async def cluster(self, request: Request) -> Answer:
-        broker = {STORE_NAME: self.broker(request)}
-        return Answer.of({"brokerAddrTable": broker, "clusterAddrTable": {CLUSTER: [STORE_NAME]}})
+        brokers = {broker.name: self._broker(request, broker.name, port) for broker, port in self._directory.up()}
+        return Answer.of({"brokerAddrTable": brokers, "clusterAddrTable": {CLUSTER: list(brokers)}})
 
     async def names(self, request: Request) -> Answer:
-        return Answer.of({"topicList": sorted(self._store.topics())})
+        found = {name for broker, _ in self._directory.up() for name in broker.store.topics()}
+        return Answer.of({"topicList": sorted(found)})
 
     async def no_config(self, request: Request) -> Answer:
         """There are no orders of topics, which is what clients ask a name server's configuration for."""
@@ -166,7 +187,7 @@ class Topics:
             first, end = self._store.queue_bounds(topic.name, queue_id)
             stored_ms = self._stored_ms(topic.name, queue_id, end - 1) if end > first else 0
             offsets = {"lastUpdateTimestamp": stored_ms, "maxOffset": end, "minOffset": first}
-            pairs.append((queue_json(topic.name, queue_id), offsets))
+            pairs.append((queue_json(self._name, topic.name, queue_id), offsets))
         return Answer.of({"offsetTable": ObjectKeys(pairs)})
 
     def _stored_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
@@ -174,9 +195,9 @@ class Topics:
         return found[0].store_timestamp_ms if found else 0
 
 
-def queue_json(topic: str, queue_id: int) -> dict[str, Any]:
+def queue_json(broker_name: str, topic: str, queue_id: int) -> dict[str, Any]:
     """A `MessageQueue`."""
-    return {"brokerName": STORE_NAME, "queueId": queue_id, "topic": topic}
+    return {"brokerName": broker_name, "queueId": queue_id, "topic": topic}
 
 
 def _changed(attributes: dict[str, str], changes: str) -> dict[str, str]:

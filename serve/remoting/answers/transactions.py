@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ....consume.store import Store
 from ....produce.producer import Producer
 from ....produce.transaction.half_message import IMMUNITY_S, PRODUCER_GROUP
 from ....produce.transaction.resolution import TransactionResolution
@@ -15,7 +14,8 @@ from ....store.message import Message
 from ....store.message_queue import MessageQueue
 from ....store.results import PutResult
 from ....store.stored_message import StoredMessage
-from ...calls.off_loop import OffLoop
+from ...brokers.broker import Broker
+from ...brokers.off_loop import OffLoop
 from ...calls.transactions import ServedTransactions
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.command import InvalidFrameError
@@ -32,9 +32,9 @@ RESOLUTIONS = {
 class RemotingTransactions:
     """In one event loop; `begin` in a thread beside it."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, members: Members) -> None:
-        self._store, self._off_loop, self._members = store, off_loop, members
-        self.served = ServedTransactions(store, off_loop, self._ask)
+    def __init__(self, broker: Broker, off_loop: OffLoop, members: Members) -> None:
+        self._store, self._off_loop, self._members = broker.store, off_loop, members
+        self.served = ServedTransactions(broker, off_loop, self._ask)
 
     def begin(self, producer_group: str, message: Message) -> PutResult:
         """Put the half message of a transaction."""

@@ -21,6 +21,7 @@ import pytest
 import flightlog
 from flightlog import Message, Store, StoreSettings
 from flightlog.consume.retry.send_back import send_to_dead_letters
+from flightlog.serve.brokers.broker import Broker
 from flightlog.serve.page.page import Page
 from flightlog.serve.server import Server
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
@@ -117,7 +118,7 @@ def shown(
     started: Future[Shown] = Future()
 
     async def serve() -> None:
-        server = Server(store)
+        server = Server([Broker.of(store)])
         stores = {each.path.name: _opened(each) for each in (store, *others)}
         page = Page(stores, connected=server.consumers, can_write=can_write, is_secure=tls is not None)
         event = asyncio.Event()

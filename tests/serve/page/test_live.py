@@ -189,5 +189,5 @@ def test_servers_without_a_page_do_not_load_its_framework() -> None:
 )
 def test_a_wrong_option_is_one_sentence(tmp_path: Path, options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
-        run(ServeOptions(tmp_path / "store", port=0, **options))
+        run(ServeOptions((tmp_path / "store",), port=0, **options))
     assert not (tmp_path / "store").exists()

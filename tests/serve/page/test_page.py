@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import Message
-from flightlog.serve.calls.off_loop import OffLoop
+from flightlog.serve.brokers.off_loop import OffLoop
 from flightlog.serve.http2.certificates import browser_tls, development_tls
 from flightlog.serve.page.live import WAITING_MAX, Live
 from flightlog.serve.program import ServeOptions, run
@@ -66,7 +66,7 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(flightlog.InvalidArgumentError, match="--ui"):
-            run(ServeOptions(tmp_path / "store", port=0, ui=port))
+            run(ServeOptions((tmp_path / "store",), port=0, ui=port))
 
 
 def test_a_browser_that_is_too_slow_is_told_what_it_missed(store: Store) -> None:
