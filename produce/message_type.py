@@ -23,7 +23,7 @@ TYPES = (NORMAL, FIFO, DELAY, TRANSACTION)
 """Those of messages."""
 
 TRANSACTION_PREPARED = "TRAN_MSG"
-DELAYING = (props.DELAY, *props.TIMER_PROPERTIES)
+DELAYING = frozenset((props.DELAY, *props.TIMER_PROPERTIES))
 UNCHECKED_PREFIXES = ("%RETRY%", "%DLQ%")
 
 
@@ -31,7 +31,7 @@ def message_type_of(properties: Mapping[str, str]) -> str:
     """The type of a message that has all these properties."""
     if properties.get(TRANSACTION_PREPARED) == "true":
         return TRANSACTION
-    if any(name in properties for name in DELAYING):
+    if not DELAYING.isdisjoint(properties):
         return DELAY
     return FIFO if props.SHARDING_KEY in properties else NORMAL
 

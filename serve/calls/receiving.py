@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from functools import lru_cache
 from typing import Any
 
 from ...consume.pop.check_point import MAX_COUNT
@@ -194,6 +195,9 @@ def _ack(store: Store, handles: list[PopHandle]) -> set[PopHandle]:
 
 
 EXPIRED = "receipt handle is expired"
+_remembered_filter = lru_cache(256)(SqlFilter)
+MAX_REMEMBERED = 1000
+"""Characters of a filter that is kept: a client asks with the same one each time."""
 
 
 def _wanted(found: Any) -> tuple[str, SqlFilter | None]:
@@ -202,6 +206,8 @@ def _wanted(found: Any) -> tuple[str, SqlFilter | None]:
     if found.type != definition.FilterType.SQL and not text.replace("|", "").strip():
         raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, f"the filter {text!r} names no tag")
     try:
-        return ("*", SqlFilter(text)) if found.type == definition.FilterType.SQL else (text, None)
+        if found.type != definition.FilterType.SQL:
+            return text, None
+        return "*", _remembered_filter(text) if len(text) <= MAX_REMEMBERED else SqlFilter(text)
     except InvalidArgumentError as e:
         raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, str(e)) from e

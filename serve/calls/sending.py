@@ -9,6 +9,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ...consume.store import Store
@@ -21,11 +22,11 @@ from ...store.format import property_names as props
 from ...store.format.sys_flag import COMPRESSED
 from ...store.message import Message
 from ...store.results import PutStatus
-from ...store.settings import StoreSettings
+from ...store.settings import FlushMode, StoreSettings
 from ..brokers.broker import Broker
 from ..brokers.off_loop import OffLoop
 from . import checks
-from .brokers import ServedBrokers
+from .brokers import ServedBroker, ServedBrokers
 from .context import Context
 from .message_out import TRACE_CONTEXT
 from .protocol import Code, definition, milliseconds, status
@@ -34,6 +35,10 @@ from .routes import Routes
 from .transactions import RESOLUTIONS
 
 RECALL_VERSION = "v1"
+IS_TRANSACTION, IS_GZIP = definition.MessageType.TRANSACTION, definition.Encoding.GZIP
+STORED = status(Code.OK)
+MAX_IN_LOOP = 256 << 10
+"""Bytes of a batch that are appended between other calls: what takes longer is a thread's."""
 
 
 class Sending:
@@ -47,19 +52,21 @@ class Sending:
     async def send_message(self, context: Context, request: Any, response: Any) -> None:
         if not request.messages:
             raise Refused(Code.MESSAGE_CORRUPTED, "no message to send")
-        name = checks.topic_name(request.messages[0].topic)
-        if any(each.topic != request.messages[0].topic for each in request.messages):
+        topic = request.messages[0].topic
+        name = checks.topic_name(topic)
+        if len(request.messages) > 1 and any(each.topic != topic for each in request.messages):
             raise Refused(Code.MESSAGE_CORRUPTED, "topic in message is not same")
         up = self._brokers.up()
         messages = [self._message(each, name, context.peer, up[0].store) for each in request.messages]
         await self._routes.having(name, up)
         first = request.messages[0].system_properties
-        if first.message_type == definition.MessageType.TRANSACTION:
+        if first.message_type == IS_TRANSACTION:
             if len(messages) > 1:
                 raise Refused(Code.MESSAGE_CORRUPTED, "transaction message is not supported in a batch")
             results = [await self._off_loop.run(self._begin, name, messages[0])]
         elif len(messages) > 1:
-            results = await self._off_loop.run(self._producer(name).send_many, messages, group=_group, one_queue=True)
+            send_many = partial(self._producer(name).send_many, messages, group=_group, one_queue=True)
+            results = send_many() if _is_quick(messages, up) else await self._off_loop.run(send_many)
         else:
             sending = self._producer(name).send_async(messages[0], group=_group(messages[0]))
             results = [sending.result() if sending.done() else await asyncio.wrap_future(sending)]
@@ -88,11 +95,13 @@ class Sending:
     def _message(self, found: Any, topic: str, peer: tuple[str, int], store: Store) -> Message:
         """`store`: any one; its clock and its settings count."""
         system = found.system_properties
-        body, keys = found.body, list(system.keys)
+        body, keys, tag, given = found.body, list(system.keys), system.tag, found.user_properties
         checks.check_body(body)
-        checks.check_properties(found.user_properties, system.tag, keys)
-        # RocketMQ's readers drop what has an empty name or value, and its proxy takes it.
-        properties = {name: value for name, value in found.user_properties.items() if name and value}
+        properties: dict[str, str] = {}
+        if given or keys or tag:
+            checks.check_properties(given, tag, keys)
+            # RocketMQ's readers drop what has an empty name or value, and its proxy takes it.
+            properties = {name: value for name, value in given.items() if name and value}
         if not system.message_id.strip():
             raise Refused(Code.ILLEGAL_MESSAGE_ID, "message id cannot be empty")
         if system.HasField("lite_topic") or system.HasField("priority"):
@@ -105,18 +114,18 @@ class Sending:
             properties[props.TIMER_DELIVER_MS] = str(at_ms)
         if system.trace_context:
             properties[TRACE_CONTEXT] = system.trace_context
-        if system.message_type == definition.MessageType.TRANSACTION:
+        if system.message_type == IS_TRANSACTION:
             properties[TRANSACTION_PREPARED] = "true"
             if system.HasField("orphaned_transaction_recovery_duration"):
                 recovery_s = checks.recovery_s(system.orphaned_transaction_recovery_duration)
                 if recovery_s > 0:
                     properties[IMMUNITY_S] = str(min(recovery_s, _longest_recovery_s(store.settings)))
         properties[PRODUCER_GROUP] = topic
-        is_compressed = system.body_encoding == definition.Encoding.GZIP
+        is_compressed = system.body_encoding == IS_GZIP
         return Message(
             topic,
             body,
-            tags=system.tag or None,
+            tags=tag or None,
             keys=[part for key in keys for part in key.split()],
             properties=properties,
             uniq_key=system.message_id,
@@ -128,17 +137,23 @@ class Sending:
     def _answer(self, response: Any, messages: Sequence[Message], results: Sequence[SendResult]) -> None:
         codes = set()
         for message, sent in zip(messages, results, strict=True):
-            entry, result, served = response.entries.add(), sent.put, self._brokers[sent.queue.broker_name]
+            result, served = sent.put, self._brokers[sent.queue.broker_name]
             served.traffic.note_sent(message.topic, message_type_of(message.properties or {}), result.size)
             if result.status is PutStatus.FLUSH_DISK_TIMEOUT:
                 text = f"send message failed, sendStatus={result.status.value}"
-                entry.status.CopyFrom(status(Code.MASTER_PERSISTENCE_TIMEOUT, text))
+                found = status(Code.MASTER_PERSISTENCE_TIMEOUT, text)
+                response.entries.add(status=found)
             else:
-                entry.status.CopyFrom(status(Code.OK))
-                entry.message_id = entry.transaction_id = message.uniq_key or ""
-                entry.offset = result.queue_offset
-                entry.recall_handle = _recall_handle(message, served.name, served.store.message_store.clock.now_ms())
-            codes.add(entry.status.code)
+                found, name = STORED, message.uniq_key or ""
+                handle = _recall_handle(message, served.name, served.store.message_store.clock.now_ms())
+                response.entries.add(
+                    status=found,
+                    message_id=name,
+                    transaction_id=name,
+                    offset=result.queue_offset,
+                    recall_handle=handle,
+                )
+            codes.add(found.code)
         response.status.CopyFrom(status(codes.pop() if len(codes) == 1 else Code.MULTIPLE_RESULTS))
 
     async def recall_message(self, context: Context, request: Any, response: Any) -> None:
@@ -165,6 +180,12 @@ class Sending:
             if await served.off_loop.run(served.transactions.end, transaction_id, resolution, topic):
                 return
         raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
+
+
+def _is_quick(messages: Sequence[Message], brokers: Sequence[ServedBroker]) -> bool:
+    """Whether a batch waits for nothing: a hop to a thread costs more than a small append."""
+    is_async = all(each.store.settings.flush_mode is FlushMode.ASYNC for each in brokers)
+    return is_async and sum(len(each.body) for each in messages) <= MAX_IN_LOOP
 
 
 def _group(message: Message) -> str | None:
