@@ -406,12 +406,12 @@ class Store(native.OrdinaryPut):
         start: StartFrom | int | datetime = StartFrom.FIRST,
         max_attempts: int | None = None,
         attempt_id: str | None = None,
+        renew: bool = False,
     ) -> list[PoppedMessage]:
         return self.pop_service.receive(
-            *(group, topic, max_count, invisible_ms, wait_s),
+            *(group, topic, max_count, invisible_ms, wait_s, start, renew),
             tags=tags,
             filter=filter,
-            start=start,
             max_attempts=max_attempts,
             attempt_id=attempt_id,
         )

@@ -22,4 +22,5 @@ class ExpiredHandleError(UsageError):
             "call before that. The message is delivered again: receive with a longer invisible_ms, or call "
             "change_invisible while you work on it"
         )
-        self.handles, self.expired_ms, self.now_ms = tuple(handles), expired_ms, now_ms
+        self.handles: tuple[object, ...] = tuple(handles)
+        self.expired_ms, self.now_ms = expired_ms, now_ms

@@ -27,7 +27,7 @@ from ...engine.services.wake_up import Notifiable, WakeUp
 from ...engine.topics.offset_table import OffsetTable
 from ...index.filter.sql_filter import SqlFilter
 from ...index.filter.wanted import tags_or_filter
-from ...store.arguments import check_group, check_seconds
+from ...store.arguments import check_flag, check_group, check_seconds
 from ...store.errors import (
     DiskError,
     FlightlogError,
@@ -56,6 +56,7 @@ from .pop_request import PopRequest, checked_handle, checked_handles, checked_in
 from .pop_topics import REVIVE_QUEUE_COUNT, REVIVE_TOPIC, retry_topic
 from .popped import HandleWords, PopHandle, PoppedMessage, words_by_check_point, words_of
 from .recovery import recover_offsets
+from .renewals import LEAST_SLICE_MS, Renewals
 from .revive import ReviveQueue
 
 log = logging.getLogger("flightlog.pop")
@@ -96,6 +97,7 @@ class PopService:
         self._begun: dict[_Place, int] = {}
         """Where the log ended when a check point that is being put was begun: the group does not go on yet."""
         self._letters = DeadLetters(store)
+        self.renewals = Renewals(store.clock, self._change_invisible)
         self._orders = OrderTable(store)
         self._ordered = OrderedPop(
             *(store, self._orders, self._letters, self._lock_of, self._check_not_subscribed, broker_name)
@@ -125,10 +127,11 @@ class PopService:
         max_count: int,
         invisible_ms: int,
         wait_s: float,
+        start: StartFrom | int | datetime,
+        renew: bool,
         *,
         tags: str,
         filter: SqlFilter | None,
-        start: StartFrom | int | datetime,
         max_attempts: int | None,
         attempt_id: str | None,
     ) -> list[PoppedMessage]:
@@ -139,6 +142,11 @@ class PopService:
         message that is not acknowledged is delivered again two to four seconds after its time, `attempt` one higher,
         also after a crash and by a later process. One that was delivered `max_attempts` times (None: as the settings of
         the group say, 17 by default) goes to the topic `%DLQ%GROUP` instead, when a receive comes to it.
+
+        With `renew=True`, for work that may take long, the store prolongs the time of each message before it is over,
+        by `invisible_ms` (5,000 at least) and for three hours at most, until you pass its handle to `ack` or
+        `change_invisible`. The handle stays valid meanwhile, in this process alone. If the process ends, the messages
+        are delivered again after the time that they have then.
 
         `wait_s`: how many seconds to wait while there is no message; 0 returns at once. `tags` or `filter` (made by
         `flightlog.sql`) passes other messages over for the group. `start` is where a group begins in a queue that it
@@ -169,10 +177,17 @@ class PopService:
             longest_ms=self._longest_ms,
         )
         check_seconds("wait_s", wait_s)
+        check_flag("renew", renew)
+        if renew and invisible_ms < LEAST_SLICE_MS:
+            raise InvalidArgumentError("invisible_ms", invisible_ms, f"at least {LEAST_SLICE_MS} with renew=True")
         self._check_group(settings)
         self._check_topic(topic)
         self._start()
-        return self._receive(request, wait_s)
+        popped = self._receive(request, wait_s)
+        if renew and popped:
+            self.renewals.add((each.handle for each in popped), invisible_ms)
+            self._woken(popped)
+        return popped
 
     @property
     def _longest_ms(self) -> int:
@@ -367,7 +382,16 @@ class PopService:
         InvalidArgumentError, and as `put`: then a message may come again.
         """
         self._store.check_usable()
-        given = words_by_check_point(checked_handles(handles))
+        receivers: dict[object, PopHandle] = {self.renewals.take(handle): handle for handle in checked_handles(handles)}
+        try:
+            return self._ack([handle for handle in receivers if isinstance(handle, PopHandle)])
+        except ExpiredHandleError as e:
+            e.handles = tuple(receivers[handle] for handle in e.handles)
+            raise
+
+    def _ack(self, handles: list[PopHandle]) -> PutStatus:
+        """Those that count."""
+        given = words_by_check_point(handles)
         self._start()
         now_ms = self._store.clock.now_ms()
         statuses: list[PutStatus] = []
@@ -394,7 +418,9 @@ class PopService:
 
         Raises ExpiredHandleError, InvalidArgumentError for a handle of a message that is not there, and as `ack`.
         """
-        (words, queue_offset), now_ms = words_of(checked_handle(handle)), self._store.clock.now_ms()
+        words_of(checked_handle(handle))
+        handle = self.renewals.take(handle)
+        (words, queue_offset), now_ms = words_of(handle), self._store.clock.now_ms()
         if words.expires_ms <= now_ms:
             raise ExpiredHandleError([handle], words.expires_ms, now_ms)
         key = words.key
@@ -413,8 +439,13 @@ class PopService:
         the message may come twice. Raises ExpiredHandleError, InvalidArgumentError, and as `put`.
         """
         self._store.check_usable()
-        old, offset = words_of(checked_handle(handle))
+        words_of(checked_handle(handle))
         invisible_ms = checked_invisible_ms(invisible_ms, self._longest_ms)
+        return self._change_invisible(self.renewals.take(handle), invisible_ms)
+
+    def _change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
+        """The one that counts."""
+        old, offset = words_of(handle)
         self._start()
         if old.is_ordered:
             return self._ordered.change_invisible(handle, old, offset, invisible_ms)
@@ -454,6 +485,7 @@ class PopService:
         revive_keys = {(REVIVE_TOPIC, queue_id) for queue_id in range(REVIVE_QUEUE_COUNT)}
         self._store.arrivals.expect(self._wake_up, revive_keys)
         try:
+            self.renewals.renew_due()
             self.revive()
             self._save_when_due()
             self._failure = ""
@@ -467,7 +499,7 @@ class PopService:
         except Exception as e:  # the thread must go on: nothing would come again without it
             log.exception("messages that are to come again wait", extra={"cause": repr(e)})
             return REVIVE_INTERVAL_S
-        if any(map(len, self._queues)):
+        if any(map(len, self._queues)) or self.renewals:
             return REVIVE_INTERVAL_S
         self._is_idle = not self._is_unsaved
         return None if self._is_idle else SAVE_INTERVAL_S

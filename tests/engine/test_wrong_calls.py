@@ -306,6 +306,8 @@ MESSAGING: list[Row] = [
     ),
     *each("T", "invisible_ms", "from 1", lambda o: o.store.receive("g", "t", invisible_ms="5")),
     *each("T", "attempt_id", "text", *(lambda o, i=i: o.store.receive("g", "t", attempt_id=i) for i in (5, "", b"a"))),
+    *each("T", "renew", "True or False", lambda o: o.store.receive("g", "t", renew="yes")),
+    *each("V", "invisible_ms", "at least", lambda o: o.store.receive("g", "t", invisible_ms=1_000, renew=True)),
     *each("V", "attempt_id", "not ordered", lambda o: o.store.receive("g", "t", attempt_id="a")),
     *each("T", "wait_s", "seconds", lambda o: o.store.receive("g", "t", wait_s="5")),
     *each("V", "wait_s=-1", "seconds", lambda o: o.store.receive("g", "t", wait_s=-1)),

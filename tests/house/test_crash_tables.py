@@ -128,7 +128,11 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "invisible time over": (POP + "what_is_not_acknowledged_comes_again_after_its_time",),
         "`ack` or `change_invisible` after that": (POP + "a_handle_is_refused_from_its_expiry_on",),
         "`ack` of a handle that": (POP + "the_new_handle_acknowledges_and_the_old_one_has_no_effect",),
-        "store closed, process killed": (POP + "a_later_life_knows_what_was_popped_and_acknowledged", POP_FAULTS),
+        "store closed, process killed": (
+            POP + "a_later_life_knows_what_was_popped_and_acknowledged",
+            POP_FAULTS,
+            "consume/test_pop_renewals.py::test_what_a_process_left_comes_after_its_last_slice",
+        ),
         "process killed during a `receive`": (POP_FAULTS,),
         "process killed during `change_invisible`": (POP_FAULTS,),
         "process killed while messages come again": (POP_FAULTS,),
