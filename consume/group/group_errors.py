@@ -21,5 +21,6 @@ class GroupHasMembersError(UsageError):
 
     def __init__(self, path: Path, group: str, members: Sequence[str], what_to_do: str) -> None:
         shown = ", ".join(map(repr, members[:5])) + ("..." if len(members) > 5 else "")
-        super().__init__(f"{path}: group {group!r} has {len(members)} members ({shown}): {what_to_do}")
+        count = "1 member" if len(members) == 1 else f"{len(members)} members"
+        super().__init__(f"{path}: group {group!r} has {count} ({shown}): {what_to_do}")
         self.path, self.group, self.members = path, group, tuple(members)

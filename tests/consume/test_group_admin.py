@@ -244,7 +244,7 @@ def test_an_offset_is_committed_without_a_member(store: Store) -> None:
     with pytest.raises(QueueNotFoundError, match="no queue 9"):
         store.commit_offset("pullers", "orders", 9, 0)
     with store.subscribe("orders", "pullers", member="m") as member:
-        with pytest.raises(GroupHasMembersError, match=r"'pullers' has 1 members \('m'\).*reset_offset") as raised:
+        with pytest.raises(GroupHasMembersError, match=r"'pullers' has 1 member \('m'\).*reset_offset") as raised:
             store.commit_offset("pullers", "orders", 1, 5)
         assert raised.value.members == ("m",)
         assert rest(member)[1] == 2

@@ -78,7 +78,7 @@ def test_a_message_that_ends_the_process_again_and_again_is_a_dead_letter(
     done: set[bytes] = set()
     deaths = 0
     while not dead(lives.store):
-        assert deaths <= 7, "each attempt costs two deaths at most"
+        assert deaths <= 9, "each attempt costs three deaths at most"
         with lives.store.subscribe("orders", "g", ordered=ordered, max_attempts=3) as member:
             member.has_listener = True
             for _ in range(300):
