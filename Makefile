@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/c/*.c store/native/c/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test proxy-answers wheels clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test proxy-answers clients soak-serve wheels clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,8 @@ help:
 	@echo 'make mutants  change one thing at a time in store, index, schedule and engine: do tests fail? MUTANTS=500, SEED=7'
 	@echo 'make load-test  tests of clocks, threads, processes, sockets: ROUNDS=20 times at load 40 (PROCESSES=40, TESTS=files)'
 	@echo 'make proxy-answers  do proxies of RocketMQ answer as recorded? PROXIES=5.5.0, RECORD=1'
+	@echo 'make clients  official clients of every language, oldest and newest, at the server; AGAINST=FOLDER_OF_JARS, ONLY=java'
+	@echo 'make soak-serve  clients that come and go at a server; MINUTES=30 CLIENTS=200'
 	@echo 'make check   ruff and mypy'
 	@echo 'make docs    site/: the documents and the API reference; broken links and references fail'
 	@echo 'make bench   the benchmarks: put, read, query, recovery and Spark scan beside what this machine can do at best'
@@ -148,6 +150,16 @@ proxy-answers: $(VENV)/.all
 	    $(PY) tests/serve/proxy/ask_proxy.py $$jars $(if $(RECORD),--record) || exit 1; \
 	done
 
+# Needs Java and Maven, Node.js and npm, Go, cargo, which fetch the clients into .venv; some 10 minutes and more. With
+# AGAINST, the same programs run at RocketMQ's name server, broker and proxy of this folder, and differences are printed.
+clients: $(VENV)/.all
+	$(PY) tests/serve/matrix/run.py $(VENV)/clients $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST))
+
+CLIENTS ?= 200
+soak-serve: MINUTES ?= 30
+soak-serve: $(VENV)/.all
+	ulimit -c 0; $(PY) tests/serve/soak/run.py --minutes $(MINUTES) --clients $(CLIENTS)
+
 # Not part of CI: some hours, of which the run of the quick tests under coverage takes the first half. One that was
 # stopped goes on where it was; what it needs and finds is in .mutants.
 MUTANTS ?= 500
@@ -197,8 +209,8 @@ fuzz: $(VENV)/.all $(VENV)/.fuzz
 	ulimit -c 0; $(PY) tests/fuzz/run.py --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ)
 
 # Power cuts and full disks need root. SEED=7 repeats a run; CUTS=1000000 simulates so many power cuts behind it.
-MINUTES ?= 60
 CUTS ?= 0
+soak: MINUTES ?= 60
 soak: $(VENV)/.all
 	ulimit -c 0; $(PY) tests/soak/run.py --minutes $(MINUTES) --cuts $(CUTS) $(if $(SEED),--seed $(SEED))
 

@@ -19,7 +19,6 @@ from flightlog.serve.access.acl_file import AclFile
 from flightlog.tests.serve.conftest import SETTINGS
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
 from flightlog.tests.support.rocketmq_clients import PythonClients, receive_until
-from flightlog.tests.support.rocketmq_java import JavaClientMissingError, fetch_client, run_clients
 from flightlog.tests.support.rocketmq_server import PATIENCE_S, ServedStore, deadline
 
 if TYPE_CHECKING:
@@ -197,22 +196,3 @@ def test_a_change_of_the_file_counts_without_a_restart(guarded: ServedStore, tmp
         while code() != definition.OK:
             assert time.monotonic() < ends_s
             time.sleep(0.05)
-
-
-@pytest.mark.ci
-def test_java_is_accepted_and_refused(tmp_path: Path, assert_clean: AssertClean) -> None:
-    try:
-        fetch_client()
-    except JavaClientMissingError as e:
-        pytest.skip(str(e))
-    (tmp_path / "plain_acl.yml").write_text(ACL.replace("topicPerms", "defaultTopicPerm: PUB|SUB\n    topicPerms"))
-    acl = AclFile(tmp_path / "plain_acl.yml")
-    made = ServedStore(tmp_path / "store", SETTINGS, acl=acl)
-    made.start()
-    try:
-        assert run_clients(made.address, "plain", "administrator", SECRET)[-1] == "done"
-        with pytest.raises(AssertionError, match="Check signature failed for accessKey=administrator"):
-            run_clients(made.address, "plain", "administrator", "else")
-    finally:
-        made.stop()
-    assert_clean(made.path)

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.tests.support.rocketmq_java import JavaClientMissingError, fetch_client, run_clients
-from flightlog.tests.support.rocketmq_server import ServedStore
+from flightlog.tests.serve.matrix.conversation import assert_all_seen, run_program
+from flightlog.tests.serve.matrix.scenarios import OPEN, OVER_TLS
+from flightlog.tests.serve.matrix.servers import ACCESS_KEY, SECRET_KEY, our_server
+from flightlog.tests.support.rocketmq_java import JavaClientMissingError, fetch_client, java_command
 
 if TYPE_CHECKING:
-    pass
+    from flightlog.tests.conftest import AssertClean
 
 
-@pytest.fixture(autouse=True)
-def client() -> None:
+@pytest.fixture
+def command() -> list[str]:
     try:
-        fetch_client()
+        return java_command(fetch_client())
     except JavaClientMissingError as e:
         pytest.skip(str(e))
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("kind", ["tls", "plain"])
-def test_java_sends_receives_transacts_and_retries(served_with_tls: ServedStore, kind: str) -> None:
-    served_with_tls.store.update_group("orderly", is_ordered=True, retry_max_times=1)
-    assert run_clients(served_with_tls.address, kind) == [
-        "recalled true",
-        "received [in order, later, plain]",
-        "as sent true",
-        "group order-7",
-        "asked left",
-        "committed [committed, left]",
-        "attempts 1 2",
-        "in order a fails fails b c",
-        "done",
-    ]
-    assert [each.body for each in served_with_tls.store.dead_letters("orderly")] == [b"fails"]
+@pytest.mark.parametrize(("kind", "names"), [("plain", OPEN), ("tls", OVER_TLS)])
+def test_java_sees_what_it_must(
+    tmp_path: Path, assert_clean: AssertClean, command: list[str], kind: str, names: tuple[str, ...]
+) -> None:
+    with our_server(tmp_path / "served") as server:
+        assert_all_seen(run_program(command, server, kind, names))
+        assert server.bodies_of_dead_letters("orderly") == ([b"fails"] if "order" in names else [])
+    assert_clean(server.path)
+
+
+@pytest.mark.ci
+def test_java_is_accepted_and_refused(tmp_path: Path, assert_clean: AssertClean, command: list[str]) -> None:
+    with our_server(tmp_path / "served", has_acl=True) as server:
+        assert_all_seen(run_program(command, server, "plain", ["accepted"], (ACCESS_KEY, SECRET_KEY)))
+        found = run_program(command, server, "plain", ["refused"], (ACCESS_KEY, "else"))
+        assert f"Check signature failed for accessKey={ACCESS_KEY}" in found["refused"].text
+    assert_clean(server.path)

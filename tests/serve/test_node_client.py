@@ -7,35 +7,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.tests.support.rocketmq_node import NodeClientMissingError, fetch_node_client, run_node_clients
-from flightlog.tests.support.rocketmq_server import ServedStore
+from flightlog.tests.serve.matrix.conversation import assert_all_seen, run_program
+from flightlog.tests.serve.matrix.scenarios import OPEN, OVER_TLS
+from flightlog.tests.serve.matrix.servers import our_server
+from flightlog.tests.support.rocketmq_node import NodeClientMissingError, node_command, trusting
 
 if TYPE_CHECKING:
-    pass
+    from flightlog.tests.conftest import AssertClean
 
 
-@pytest.fixture(autouse=True)
-def client() -> None:
+@pytest.fixture
+def command() -> list[str]:
     try:
-        fetch_node_client()
+        return node_command()
     except NodeClientMissingError as e:
         pytest.skip(str(e))
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("kind", ["tls", "plain"])
-def test_node_sends_receives_transacts_and_retries(served_with_tls: ServedStore, tmp_path: Path, kind: str) -> None:
-    served_with_tls.store.update_group("orderly", is_ordered=True)
-    assert run_node_clients(served_with_tls.address, kind, authority=tmp_path / "tls" / "ca.pem") == [
-        "recalled true",
-        "received in order, later, plain",
-        "as sent true",
-        "group order-7",
-        "by SQL north",
-        "asked left",
-        "committed committed, left",
-        "attempts yes:1 yes:2",
-        "in order a fails b c",
-        "done",
-    ]
-    assert [each.body for each in served_with_tls.store.dead_letters("orderly")] == [b"fails"]
+@pytest.mark.parametrize(("kind", "names"), [("plain", OPEN), ("tls", OVER_TLS)])
+def test_node_sees_what_it_must(
+    tmp_path: Path, assert_clean: AssertClean, command: list[str], kind: str, names: tuple[str, ...]
+) -> None:
+    with our_server(tmp_path / "served") as server:
+        assert_all_seen(run_program(command, server, kind, names, environment=trusting(server.authority)))
+        assert server.bodies_of_dead_letters("orderly") == ([b"fails"] if "order" in names else [])
+    assert_clean(server.path)

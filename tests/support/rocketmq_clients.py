@@ -7,16 +7,30 @@ import queue
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import flightlog.testing
-from flightlog.tests.support.rocketmq_server import ServedStore, deadline
+from flightlog.tests.support.rocketmq_server import deadline
+
+
+class Addressed(Protocol):
+    """A server."""
+
+    @property
+    def address(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Address:
+    """Of a server in another process."""
+
+    address: str
 
 
 class PythonClients:
     """Makes RocketMQ's Python clients, and shuts them down at the end."""
 
-    def __init__(self, served: ServedStore | flightlog.testing.ServedStore, undo: ExitStack) -> None:
+    def __init__(self, served: Addressed, undo: ExitStack) -> None:
         import rocketmq
 
         self._served, self._undo, self.rocketmq = served, undo, rocketmq

@@ -42,10 +42,6 @@ def fetch_jars(folder: Path, name: str) -> Path:
     return jars
 
 
-def run_clients(address: str, kind: str, *keys: str) -> list[str]:
-    """What the program says about the server at this address; `kind` is tls or plain, `keys` an access key and its
-    secret."""
-    command = ["java", *SHORT_LIVED, "-cp", f"{fetch_client()}/*", str(PROGRAM), address, kind, *keys]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S)
-    assert found.returncode == 0, f"{found.stdout[-4000:]}\n{found.stderr[-4000:]}"
-    return found.stdout.splitlines()
+def java_command(jars: Path) -> list[str]:
+    """The program with the client in this folder; a server and scenarios are to follow."""
+    return ["java", *SHORT_LIVED, "-cp", f"{jars}/*", str(PROGRAM)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "serve" / "node"
 PROGRAM = FOLDER / "clients.js"
-FETCH_S, RUN_S = 300.0, 300.0
+FETCH_S = 300.0
 FETCHES = 2
 """A registry that does not answer once may answer the next time."""
 
@@ -56,12 +56,12 @@ def _fetch() -> None:
     raise NodeClientMissingError(f"npm could not fetch it, {FETCHES} times: {said}")
 
 
-def run_node_clients(address: str, kind: str, *keys: str, authority: Path | None = None) -> list[str]:
-    """What the program says about the server at this address; `kind` is tls or plain, `keys` an access key and its
-    secret, `authority` the certificate that the client trusts."""
+def node_command() -> list[str]:
+    """The program with its client; a server and scenarios are to follow."""
     fetch_node_client()
-    trusted = {} if authority is None else {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority)}
-    command = ["node", str(PROGRAM), address, kind, *keys]
-    found = subprocess.run(command, env={**os.environ, **trusted}, capture_output=True, text=True, timeout=RUN_S)
-    assert found.returncode == 0, f"{found.stdout[-4000:]}\n{found.stderr[-4000:]}"
-    return found.stdout.splitlines()
+    return ["node", str(PROGRAM)]
+
+
+def trusting(authority: Path) -> dict[str, str]:
+    """The environment of a client that trusts this certificate."""
+    return {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority)}

@@ -22,6 +22,8 @@ MEMORY = ("-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSeria
 """The least with which both work; RocketMQ's own scripts give them gigabytes."""
 END_S = 60.0
 CLUSTER = "DefaultCluster"
+RETRY_MAX_TIMES = 16
+"""RocketMQ's own default."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,16 @@ def rocketmq_running(
     topics: Mapping[str, tuple[int, str]],
     groups: Mapping[str, bool] | None = None,
     broker_settings: Mapping[str, str] | None = None,
+    *,
+    ports: tuple[int, int, int, int] | None = None,
+    retry_max_times: int = RETRY_MAX_TIMES,
 ) -> Iterator[RocketmqProcesses]:
-    """Run the server with its files in `folder`. `topics`: name -> number of queues and message type, such as FIFO;
-    `groups`: name -> whether it is ordered."""
-    name_port, broker_port, grpc_port, remoting_port = free_ports()
+    """Run the server with its files in `folder`, which may have an earlier run's. `topics`: name -> number of queues
+    and message type, such as FIFO; `groups`: name -> whether it is ordered; `ports`: what `free_ports` gave."""
+    name_port, broker_port, grpc_port, remoting_port = ports or free_ports()
     store = folder / "store"
     _write_topics(store / "config", topics)
-    _write_groups(store / "config", groups or {})
+    _write_groups(store / "config", groups or {}, retry_max_times)
     settings = {
         "brokerClusterName": CLUSTER,
         "brokerName": "broker-a",
@@ -133,8 +138,11 @@ def _write_topics(folder: Path, topics: Mapping[str, tuple[int, str]]) -> None:
     (folder / "topics.json").write_text(json.dumps({"dataVersion": _VERSION, "topicConfigTable": table}))
 
 
-def _write_groups(folder: Path, groups: Mapping[str, bool]) -> None:
-    table = {name: {"groupName": name, "consumeMessageOrderly": is_ordered} for name, is_ordered in groups.items()}
+def _write_groups(folder: Path, groups: Mapping[str, bool], retry_max_times: int) -> None:
+    table = {
+        name: {"groupName": name, "consumeMessageOrderly": is_ordered, "retryMaxTimes": retry_max_times}
+        for name, is_ordered in groups.items()
+    }
     found = {"dataVersion": _VERSION, "forbiddenTable": {}, "subscriptionGroupTable": table}
     (folder / "subscriptionGroup.json").write_text(json.dumps(found))
 

@@ -1,0 +1,129 @@
+"""Try RocketMQ's official clients at the server, and print a table: `make clients`.
+
+`python tests/serve/matrix/run.py FOLDER [--only java,go-5.1.4] [--scenarios normal,push] [--against JARS]`. Clients are
+fetched into FOLDER. With --against, the same programs run at RocketMQ's name server, broker and proxy, which are in the
+folder JARS; the differences are printed. Exits with 1 if something failed at our server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from flightlog.tests.serve.matrix.conversation import Outcome, run_program
+from flightlog.tests.serve.matrix.languages import CLIENTS, Client, ClientMissingError
+from flightlog.tests.serve.matrix.rocketmq import proxy_server
+from flightlog.tests.serve.matrix.scenarios import OPEN, SCENARIOS
+from flightlog.tests.serve.matrix.servers import ACCESS_KEY, SECRET_KEY, our_server
+from flightlog.tests.support.rocketmq_node import trusting
+
+KINDS = ("plain", "tls")
+SHOWN = {"saw": "ok", "lacks": "lacks", "failed": "FAILED"}
+
+Row = dict[str, Outcome]
+Rows = dict[tuple[str, str, str], Row]
+Attempt = Callable[[Sequence[str], str, Sequence[str], Path], Row]
+
+
+def at_ours(command: Sequence[str], kind: str, names: Sequence[str], folder: Path) -> Row:
+    found: Row = {}
+    with our_server(folder / "open") as server:
+        open_names = [name for name in names if name in OPEN]
+        found |= run_program(command, server, kind, open_names, environment=trusting(server.authority), folder=folder)
+    with our_server(folder / "acl", has_acl=True) as server:
+        for name, secret in (("accepted", SECRET_KEY), ("refused", "else")):
+            if name in names:
+                keys = ACCESS_KEY, secret
+                found |= run_program(command, server, kind, [name], keys, trusting(server.authority), folder)
+    return found
+
+
+def at_proxy(jars: Path) -> Attempt:
+    def attempt(command: Sequence[str], kind: str, names: Sequence[str], folder: Path) -> Row:
+        with proxy_server(jars, folder / "rocketmq") as server:
+            return run_program(command, server, kind, names, folder=folder)
+
+    return attempt
+
+
+def tried(clients: Sequence[Client], folder: Path, names: Sequence[str], attempt: Attempt) -> Rows:
+    """What came of all scenarios, by client, version and transport."""
+    rows: Rows = {}
+    for client in clients:
+        home = folder / f"{client.language.lower()}-{client.version}"
+        home.mkdir(parents=True, exist_ok=True)
+        try:
+            command = client.fetch(client.version, home)
+        except ClientMissingError as e:
+            rows[client.language, client.version, "-"] = dict.fromkeys(names, Outcome("failed", str(e)))
+            continue
+        for kind in KINDS:
+            begun_s = time.monotonic()
+            with TemporaryDirectory() as work:
+                found = attempt(command, kind, names, Path(work))
+            row = rows[client.language, client.version, kind] = {name: found[name] for name in names}
+            took_s = time.monotonic() - begun_s
+            shown = " ".join(SHOWN[outcome.kind] for outcome in row.values())
+            print(f"{client.language} {client.version} {kind}: {shown} ({took_s:.0f} s)", flush=True)
+    return rows
+
+
+def table(rows: Rows, names: Sequence[str]) -> str:
+    """In Markdown."""
+    lines = [f"| client | | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+    for (language, version, kind), row in rows.items():
+        lines.append(f"| {language} {version} | {kind} | {' | '.join(SHOWN[each.kind] for each in row.values())} |")
+    return "\n".join(lines)
+
+
+def details(rows: Rows) -> str:
+    """Why it is not ok, and the texts of refusals."""
+    lines = []
+    for key, row in rows.items():
+        alike: dict[Outcome, list[str]] = {}
+        for name, outcome in row.items():
+            if not outcome.is_ok or name == "refused":
+                alike.setdefault(outcome, []).append(name)
+        lines += [f"{' '.join(key)}: {', '.join(names)}: {it.kind} {it.text}" for it, names in alike.items()]
+    return "\n".join(lines)
+
+
+def differences(ours: Rows, theirs: Rows) -> str:
+    lines = []
+    for key, row in theirs.items():
+        for name, outcome in row.items():
+            here = ours[key][name]
+            if outcome.kind != here.kind or (outcome.is_ok and outcome.text != here.text):
+                lines.append(f"{' '.join(key)}: {name}\n  here     {here}\n  RocketMQ {outcome}")
+    return "\n".join(lines) or "no differences"
+
+
+def main() -> int:
+    words = argparse.ArgumentParser()
+    words.add_argument("folder", type=Path)
+    words.add_argument("--only", default="")
+    words.add_argument("--scenarios", default="")
+    words.add_argument("--against", type=Path)
+    given = words.parse_args()
+    only = {word for word in given.only.lower().split(",") if word}
+    clients = [
+        client
+        for client in CLIENTS
+        if not only or only & {client.language.lower(), f"{client.language}-{client.version}".lower()}
+    ]
+    names = [each.name for each in SCENARIOS if not given.scenarios or each.name in given.scenarios.split(",")]
+    ours = tried(clients, given.folder.resolve(), names, at_ours)
+    print(f"\n{table(ours, names)}\n\n{details(ours)}", flush=True)
+    if given.against is not None:
+        names = [name for name in names if name in OPEN]
+        theirs = tried(clients, given.folder.resolve(), names, at_proxy(given.against.resolve()))
+        print(f"\nBeside RocketMQ:\n{table(theirs, names)}\n{differences(ours, theirs)}")
+    return 1 if any(outcome.kind == "failed" for row in ours.values() for outcome in row.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
