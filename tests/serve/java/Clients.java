@@ -331,7 +331,7 @@ public final class Clients {
         while (true) {
             try {
                 return call.make();
-            } catch (ClientException e) {
+            } catch (ClientException | RuntimeException e) { // 5.2.0 throws gRPC's own StatusRuntimeException, too
                 if (System.nanoTime() > ends) {
                     throw e;
                 }

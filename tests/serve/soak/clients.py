@@ -45,8 +45,8 @@ def receive_by_connect(address: str, ledger: Ledger, consumers: str, goes: Goes,
         while goes():
             found = store.receive(consumers, TOPIC, invisible_ms=INVISIBLE_S * 1000, wait_s=WAIT_S)
             ledger.received(consumers, [popped.body for popped in found])
-            if is_deserter and found and not goes():
-                return
+            if not found or (is_deserter and not goes()):
+                continue
             try:
                 store.ack(*(popped.handle for popped in found))
             except flightlog.ExpiredHandleError:
