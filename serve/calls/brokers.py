@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 from ...consume.group.group_settings import GroupSettings
+from ...consume.pop.pop_errors import ExpiredHandleError
 from ...consume.pop.popped import PopHandle, words_of
 from ...consume.store import Store
 from ...store.errors import InvalidArgumentError
@@ -13,7 +14,7 @@ from ...store.stored_message import StoredMessage
 from ..brokers.broker import Broker
 from ..brokers.off_loop import OffLoop
 from .protocol import Code
-from .refusals import Refused
+from .refusals import TEXTS, Refused
 from .renewals import Renewals
 from .transactions import ServedTransactions
 
@@ -87,7 +88,7 @@ class ServedBrokers:
         except InvalidArgumentError as e:
             raise Refused(Code.INVALID_RECEIPT_HANDLE, str(e)) from e
         if words.key.broker_name not in self._by_name:
-            raise Refused(Code.INVALID_RECEIPT_HANDLE, f"there is no broker {words.key.broker_name!r} here")
+            raise Refused(Code.INVALID_RECEIPT_HANDLE, TEXTS[ExpiredHandleError])  # as the proxy says
         return self.named(words.key.broker_name)
 
     def named(self, name: str) -> ServedBroker:
