@@ -268,7 +268,7 @@ async fn main() {
     option.set_access_url(&arguments[0]);
     option.set_enable_tls(arguments[1] == "tls");
     option.set_timeout(Duration::from_secs(30));
-    option.set_long_polling_timeout(Duration::from_secs(5));
+    option.set_long_polling_timeout(Duration::from_secs(20));
     if arguments[2] != "-" {
         option.set_access_key(&arguments[2]);
         option.set_secret_key(&arguments[3]);
