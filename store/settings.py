@@ -148,7 +148,7 @@ class StoreSettings:
     """Address and port written into every record, and so into message ids (`brokerIP1`, `listenPort`)."""
     broker_name: str = "store"
     """Names the store among several: the broker of its message queues and of the handles of received messages, which
-    count under this name alone (`brokerName`)."""
+    count under this name alone (`brokerName`, which `from_broker_conf` does not take over)."""
     queue_extension: bool = False
     """Whether the queues of a new store get extensions, which hold the store time of each message beside its tag
     (`enableConsumeQueueExt`). A store that has them goes on with them in any case."""
