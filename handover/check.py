@@ -13,16 +13,18 @@ from pathlib import Path
 
 from ..consume.group.stored_groups import stored_groups
 from ..engine.read_only import ReadOnlyStore, open_read_only
+from ..engine.topics.topics import DEAD_LETTER_PREFIX
 from ..index.key.index_file import DEFAULT_INDEX_ENTRIES, DEFAULT_INDEX_SLOTS
 from ..index.queue.queue_extension import DEFAULT_EXTENSION_FILE_SIZE
+from ..index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from ..store.arguments import checked_path
-from ..store.conf.broker_conf import BROKER_DEFAULTS, NAMES, BrokerConf, read_broker_conf
+from ..store.conf.broker_conf import BROKER_DEFAULTS, NAMES, BrokerConf, broker_text, read_broker_conf
 from ..store.disk.disk import Disk, RealDisk
 from ..store.disk.lock import is_held
 from ..store.format.record import RETRY_TOPIC_PREFIX
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from ..store.state.rocksdb import has_rocksdb_files, rocksdb_configs
-from ..store.topic import VALID_NAME, is_system_topic
+from ..store.topic import NAME_MAX_LENGTH, VALID_NAME, is_system_topic
 from .findings import HandoverFinding, HandoverReport
 from .log_survey import LogSurvey, survey_log
 from .sizes import with_sizes
@@ -37,8 +39,8 @@ DEFAULT_SIZES = {
 SHOWN = 5
 """How many names a finding lists; it tells how many there are."""
 MAKE_CONF = "write the conf with `flightlog handover broker-conf`, and start the broker with it"
-DEAD_LETTER_PREFIX = "%DLQ%"
-CONSUME_QUEUE = "consumequeue"
+GROUP_MAX_LENGTH = 255
+"""`Validators.CHARACTER_MAX_LENGTH`"""
 
 
 def check(
@@ -48,7 +50,7 @@ def check(
     settings: StoreSettings | None = None,
     disk: Disk | None = None,
 ) -> HandoverReport:
-    """Look whether a RocketMQ broker can take over the store in `path`, and name what would surprise whoever tries.
+    """Check whether a RocketMQ broker can take over the store in `path`, and name what would surprise whoever tries.
 
     `conf` is the `broker.conf` that the broker will be started with; None: RocketMQ's defaults are assumed, and what
     they do to this store is found. `settings` are those that the store is opened with here, where its log lies in
@@ -106,7 +108,7 @@ def _in_use(store: _Store) -> Iterator[HandoverFinding]:
 
 
 def _rocksdb(store: _Store) -> Iterator[HandoverFinding]:
-    is_there = has_rocksdb_files(store.disk, store.root / CONSUME_QUEUE)
+    is_there = has_rocksdb_files(store.disk, store.root / CONSUME_QUEUE_FOLDER)
     if is_there or rocksdb_configs(store.disk, store.root):
         yield HandoverFinding(
             "rocksdb",
@@ -133,8 +135,12 @@ def _file_sizes(store: _Store) -> Iterator[HandoverFinding]:
     if store.conf is not None:
         told = store.conf.settings
         wanted = {name: getattr(told, name) or size for name, size in DEFAULT_SIZES.items()}
+
+    def shown(name: str, size: int) -> str:
+        return f"{int(broker_text(name, size)):,}"
+
     wrong = [
-        f"{NAMES[name]} is {_theirs(name, getattr(store.settings, name)):,} here and {_theirs(name, size):,} there"
+        f"{NAMES[name]} is {shown(name, getattr(store.settings, name))} here and {shown(name, size)} there"
         for name, size in wanted.items()
         if getattr(store.settings, name) != size
         and (name != "queue_extension_file_size" or store.settings.queue_extension)
@@ -146,10 +152,6 @@ def _file_sizes(store: _Store) -> Iterator[HandoverFinding]:
             "A broker dies of it at its start, with the reason in store.log alone, or reads queues and keys wrongly",
             MAKE_CONF,
         )
-
-
-def _theirs(name: str, size: int) -> int:
-    return size * 20 if name == "queue_file_entries" else size
 
 
 def _retention(store: _Store) -> Iterator[HandoverFinding]:
@@ -183,7 +185,7 @@ def _retention(store: _Store) -> Iterator[HandoverFinding]:
 
 
 def _topic_names(store: _Store) -> Iterator[HandoverFinding]:
-    refused = sorted(name for name in store.topics if VALID_NAME.fullmatch(name) is None or len(name) > 127)
+    refused = sorted(name for name in store.topics if VALID_NAME.fullmatch(name) is None or len(name) > NAME_MAX_LENGTH)
     if refused:
         yield HandoverFinding(
             "topic-names",
@@ -195,7 +197,7 @@ def _topic_names(store: _Store) -> Iterator[HandoverFinding]:
 
 def _group_names(store: _Store) -> Iterator[HandoverFinding]:
     groups = stored_groups(store.disk, store.root, store.view.queues())
-    refused = sorted(name for name in groups if VALID_NAME.fullmatch(name) is None or len(name) > 255)
+    refused = sorted(name for name in groups if VALID_NAME.fullmatch(name) is None or len(name) > GROUP_MAX_LENGTH)
     if refused:
         yield HandoverFinding(
             "group-names",

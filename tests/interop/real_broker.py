@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from socket import create_server
 
 from flightlog.tests.interop.harness import RocketMq, java_environment
+from flightlog.tools.bench.served.rocketmq_proxy import free_ports
 
 BROKER = "org.apache.rocketmq.broker.BrokerStartup"
 NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
@@ -30,16 +30,8 @@ class Ended:
 
 
 def broker_port() -> int:
-    """A port that is free with the two that a broker takes besides: two below it, and one above."""
-    while True:
-        with ExitStack() as held:
-            port: int = held.enter_context(create_server(("127.0.0.1", 0))).getsockname()[1]
-            try:
-                for beside in (port - 2, port + 1):
-                    held.enter_context(create_server(("127.0.0.1", beside)))
-            except OSError:
-                continue
-        return port
+    """A port that is free with the two that a broker takes besides."""
+    return free_ports()[1]
 
 
 def _start(rocketmq: RocketMq, main_class: str, conf: Path, home: Path) -> tuple[subprocess.Popen[bytes], Path]:
