@@ -76,7 +76,7 @@
         └── StorePoisonedError         an earlier sync failed; reads go on, puts do not
 
 Each error says what was found, where, what was expected, and what to do. `exit_code` is what the command line returns
-for it: 2 for a wrong call, 3 where a store cannot be read or written.
+for it: 2 for a wrong call, 3 where a store cannot be read or written, 4 where it is refused to protect a store.
 """
 
 from __future__ import annotations
@@ -88,8 +88,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .results import AppendResult, PutResult
 
-EXIT_USAGE = 2
-EXIT_UNREADABLE = 3
+EXIT_USAGE, EXIT_UNREADABLE, EXIT_REFUSED = 2, 3, 4
 
 SHOWN_LENGTH = 80
 """Characters of a wrong argument that an error shows."""
@@ -372,6 +371,8 @@ class MissingJavaError(UsageError):
 
 class StoreLockedError(FlightlogError):
     """Another writer, in this or in another process, holds the store."""
+
+    exit_code = EXIT_REFUSED
 
     def __init__(self, path: Path, holder: str) -> None:
         super().__init__(

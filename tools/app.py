@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from .commands.bench import bench
-from .commands.clean import clean
-from .commands.delete_group import delete_group
+from .commands.change import dead_letters, group
+from .commands.check.verify import verify
 from .commands.demo import demo
-from .commands.groups import groups
 from .commands.handover import handover
-from .commands.info import info
-from .commands.redrive import redrive
-from .commands.reset_offset import reset_offset
+from .commands.look.groups import groups
+from .commands.look.info import info
+from .commands.move.clean import clean
 from .commands.serve import serve
-from .commands.verify import verify
 from .program import run_program
 
 app = typer.Typer(
@@ -28,10 +27,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (clean, delete_group, demo, groups, info, redrive, reset_offset, serve, verify):
-    app.command()(command)
-app.add_typer(bench)
-app.add_typer(handover)
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Look: no lock, nothing changes": (info, groups),
+    "Check and mend": (verify,),
+    "Move": (clean,),
+    "Run": (serve, demo),
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(group.app, rich_help_panel="Change: shown first, done with --write")
+app.add_typer(dead_letters.app, rich_help_panel="Change: shown first, done with --write")
+app.add_typer(handover, rich_help_panel="Move")
+app.add_typer(bench, rich_help_panel="Run")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,10 +1,11 @@
 """How a command ends: with an exit code, and with a one-line message for errors that its user can fix.
 
     0     done
-    1     done, and something was found (`verify`)
+    1     done, and something was found (`verify`, `handover check`)
     2     the call was wrong
     3     a store cannot be read or written
-    4     stdout cannot be written: a full disk, or no stdout at all
+    4     refused, to protect a store: another writer has it open
+    5     stdout cannot be written: a full disk, or no stdout at all
     130   interrupted by the keyboard
     141   the reader of stdout went away (`flightlog info PATH | head -1`): no message, as from a SIGPIPE
 
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.errors import EXIT_UNREADABLE, FlightlogError
 
 EXIT_FINDINGS = 1
-EXIT_OUTPUT = 4
+EXIT_OUTPUT = 5
 EXIT_INTERRUPTED = 130
 EXIT_NO_READER = 141
 

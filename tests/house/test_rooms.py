@@ -38,6 +38,7 @@ WORDS = {
     "store/native": {"fast_path_protocol"},
     "spark": {"entry", "schema"},
     "tools": {"counting_disk", "inspecting", "output", "program", "progress_bar", "words"},
+    "tools/commands": {"arguments"},
     "tools/bench": {"case", "drive", "java_program", "messages"},
 }
 """Modules of a room itself that the rooms inside it may import. All other modules of a room itself stand above them."""

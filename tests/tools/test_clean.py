@@ -37,12 +37,12 @@ def test_what_killed_jobs_left_is_listed_and_removed_when_asked(cli: Cli, clean_
     finished = cli("clean", clean_store)
     assert finished.code == 0 and str(dead) in finished.out and str(running) not in finished.out
     assert "left behind: 1 job, 2" in finished.out and dead.exists(), "nothing is removed without being asked for"
-    finished = cli("clean", clean_store, "--remove")
+    finished = cli("clean", clean_store, "--write")
     assert finished.code == 0 and "removed: 1 job, 2" in finished.out
     assert not dead.exists()
     assert sorted(path.name for path in staging.iterdir()) == ["job-link", "job-running", "letters"]
     elsewhere = leave_job(tmp_path / "shared", "job-dead", WEEK_S)
-    assert cli("clean", clean_store, "--staging", tmp_path / "shared", "--remove").code == 0
+    assert cli("clean", clean_store, "--staging", tmp_path / "shared", "--write").code == 0
     assert not elsewhere.exists() and tmp_path.exists()
     with flightlog.open_read_only(clean_store) as view:
         assert view.verify().is_clean

@@ -1,4 +1,4 @@
-"""`flightlog groups`, `reset-offset`, `redrive`, `delete-group`: shown first, done only where that is asked for."""
+"""`flightlog groups`, `group reset`, `group delete`, `dead-letters redrive`: shown first, done with --write alone."""
 
 from __future__ import annotations
 
@@ -51,27 +51,28 @@ def test_groups_are_listed(cli: Cli, path: Path) -> None:
 
 
 def test_a_group_is_reset_when_asked(cli: Cli, path: Path) -> None:
-    finished = cli("reset-offset", path, "billing", "orders", "--to", "last")
-    assert finished.code == 0 and "to be reset: 3 queues. Reset them with --apply" in finished.out
+    finished = cli("group", "reset", path, "billing", "orders", "--to", "last")
+    assert finished.code == 0 and "to be reset: 3 queues. Reset them with --write" in finished.out
     assert ["0", "100", "300"] in [line.split() for line in finished.out.splitlines()]
     assert offsets(path) == dict.fromkeys(range(3), 100)
-    finished = cli("reset-offset", path, "billing", "orders", "--to", "last", "--apply")
+    finished = cli("group", "reset", path, "billing", "orders", "--to", "last", "--write")
     assert finished.code == 0 and "reset: 3 queues" in finished.out and offsets(path) == dict.fromkeys(range(3), EACH)
-    assert cli("reset-offset", path, "billing", "orders", "--to", "7", "--queue", "1", "--apply").code == 0
+    assert cli("group", "reset", path, "billing", "orders", "--to", "7", "--queue", "1", "--write").code == 0
     assert (
-        cli("reset-offset", path, "billing", "orders", "--to", "1999-01-01T00:00:00Z", "--queue=2", "--apply").code == 0
+        cli("group", "reset", path, "billing", "orders", "--to", "1999-01-01T00:00:00Z", "--queue=2", "--write").code
+        == 0
     )
     assert offsets(path) == {0: EACH, 1: 7, 2: 0}
 
 
 def test_a_group_is_deleted_when_asked(cli: Cli, path: Path) -> None:
-    finished = cli("delete-group", path, "billing")
+    finished = cli("group", "delete", path, "billing")
     assert finished.code == 0
-    assert finished.out == "to be deleted: group billing: offsets in 1 topic, lag 600. Delete it with --apply\n"
+    assert finished.out == "to be deleted: group billing: offsets in 1 topic, lag 600. Delete it with --write\n"
     assert offsets(path)
-    finished = cli("delete-group", path, "billing", "--apply")
+    finished = cli("group", "delete", path, "billing", "--write")
     assert finished.code == 0 and "deleted: group billing" in finished.out and not offsets(path)
-    finished = cli("delete-group", path, "billing", "--apply")
+    finished = cli("group", "delete", path, "billing", "--write")
     assert finished.code == 2 and "no consumer group 'billing'" in finished.err
 
 
@@ -81,14 +82,16 @@ def test_dead_letters_are_redriven_when_asked(cli: Cli, path: Path) -> None:
         for number in range(3):
             properties = {"RETRY_TOPIC": "orders", "amount": str(100 * number)}
             store.put(flightlog.Message("%DLQ%billing", b"", properties=properties))
-    finished = cli("redrive", path, "billing")
-    assert finished.code == 0 and "to be redriven: 3 dead letters. Redrive them with --apply" in finished.out
+    finished = cli("dead-letters", "redrive", path, "billing")
+    assert finished.code == 0 and "to be redriven: 3 dead letters. Redrive them with --write" in finished.out
     assert ["3", "orders"] in [line.split() for line in finished.out.splitlines()]
-    finished = cli("redrive", path, "billing", "--where", "amount > 100", "--to", "quarantine", "--apply")
+    finished = cli(
+        "dead-letters", "redrive", path, "billing", "--where", "amount > 100", "--to", "quarantine", "--write"
+    )
     assert finished.code == 0 and "redriven: 1 dead letter\n" in finished.out
-    assert "to be redriven: 2 dead letters." in cli("redrive", path, "billing").out
-    assert "redriven: 2 dead letters\n" in cli("redrive", path, "billing", "--apply").out
-    assert "redriven: 0 dead letters\n" in cli("redrive", path, "billing", "--apply").out
+    assert "to be redriven: 2 dead letters." in cli("dead-letters", "redrive", path, "billing").out
+    assert "redriven: 2 dead letters\n" in cli("dead-letters", "redrive", path, "billing", "--write").out
+    assert "redriven: 0 dead letters\n" in cli("dead-letters", "redrive", path, "billing", "--write").out
     with flightlog.open_read_only(path) as view:
         assert view.queue_bounds("quarantine", 0) == (0, 1)
 
@@ -96,24 +99,24 @@ def test_dead_letters_are_redriven_when_asked(cli: Cli, path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["reset-offset", "billing", "orders", "--to", "middle"], "first, last, a queue offset"),
-        (["reset-offset", "billing", "orders", "--to", "2024-05-01T12:00:00"], "with a time zone"),
-        (["reset-offset", "billing", "ordres", "--to", "first"], "ordres"),
-        (["redrive", "billing", "--where", "amount LIKE 'a'"], "RocketMQ's filters have no LIKE"),
-        (["redrive", "billing", "--to", "%DLQ%billing"], "another topic"),
-        (["delete-group", "nobody"], "no consumer group 'nobody'"),
+        (["group", "reset", "billing", "orders", "--to", "middle"], "first, last, a queue offset"),
+        (["group", "reset", "billing", "orders", "--to", "2024-05-01T12:00:00"], "with a time zone"),
+        (["group", "reset", "billing", "ordres", "--to", "first"], "ordres"),
+        (["dead-letters", "redrive", "billing", "--where", "amount LIKE 'a'"], "RocketMQ's filters have no LIKE"),
+        (["dead-letters", "redrive", "billing", "--to", "%DLQ%billing"], "another topic"),
+        (["group", "delete", "nobody"], "no consumer group 'nobody'"),
     ],
 )
 def test_wrong_calls_are_told(cli: Cli, path: Path, arguments: list[str], says: str) -> None:
-    command, *rest = arguments
-    finished = cli(command, path, *rest)
+    command, what, *rest = arguments
+    finished = cli(command, what, path, *rest)
     assert finished.code == 2 and says in finished.err
 
 
 def test_a_writer_keeps_changes_out_but_not_looks(cli: Cli, path: Path) -> None:
     with flightlog.open(path):
         assert cli("groups", path).code == 0
-        assert cli("reset-offset", path, "billing", "orders", "--to", "first").code == 0
-        finished = cli("reset-offset", path, "billing", "orders", "--to", "first", "--apply")
-        assert finished.code == 3 and "writer" in finished.err
+        assert cli("group", "reset", path, "billing", "orders", "--to", "first").code == 0
+        finished = cli("group", "reset", path, "billing", "orders", "--to", "first", "--write")
+        assert finished.code == 4 and "writer" in finished.err
     assert offsets(path) == dict.fromkeys(range(3), 100)

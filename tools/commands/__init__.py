@@ -1,1 +1,9 @@
-"""The commands of the command line, one in each file."""
+"""The commands of the command line, one in each file. What changes a store does so with `--write` alone.
+
+Which room inside imports from which:
+
+    look   -> nothing
+    check  -> nothing
+    move   -> nothing
+    change -> nothing
+"""

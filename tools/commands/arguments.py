@@ -13,7 +13,7 @@ StorePath = Annotated[
     typer.Argument(help="The folder of a store, flightlog's or RocketMQ's.", show_default=False, readable=False),
 ]
 
-Apply = Annotated[bool, typer.Option("--apply", help="Do it; otherwise it is only shown. The store must be closed.")]
+Write = Annotated[bool, typer.Option("--write", help="Do it; otherwise it is only shown. No other writer may be open.")]
 
 Group = Annotated[str, typer.Argument(help="The name of a consumer group.", show_default=False)]
 

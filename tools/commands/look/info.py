@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from ...engine.open.shutdown_state import LastWriter
-from ...store.state.progress import STILL_OPEN, Progress
-from ..inspecting import StoreInfo, inspect
-from ..output import Column, Output
-from ..words import count_text, printable, size_text, time_text
-from .arguments import AsJson, StorePath
+from ....engine.open.shutdown_state import LastWriter
+from ....store.state.progress import STILL_OPEN, Progress
+from ...inspecting import StoreInfo, inspect
+from ...output import Column, Output
+from ...words import count_text, printable, size_text, time_text
+from ..arguments import AsJson, StorePath
 
 
 def info(path: StorePath, as_json: AsJson = False) -> None:

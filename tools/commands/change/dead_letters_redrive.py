@@ -1,4 +1,4 @@
-"""`flightlog redrive PATH GROUP`: bring a consumer group's dead letters back."""
+"""`flightlog dead-letters redrive PATH GROUP`: bring a consumer group's dead letters back."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from typing import Annotated
 
 import typer
 
-from ...consume.retry.redrive import stored_plan
-from ...consume.store import open_store
-from ...engine.read_only import open_read_only
-from ...index.filter.sql_filter import sql
-from ...store.disk.disk import RealDisk
-from ..output import Column, Output
-from ..words import count_text, printable
-from .arguments import Apply, Group, StorePath
-from .reset_offset import AS_IT_IS
+from ....consume.retry.redrive import stored_plan
+from ....consume.store import open_store
+from ....engine.read_only import open_read_only
+from ....index.filter.sql_filter import sql
+from ....store.disk.disk import RealDisk
+from ...output import Column, Output
+from ...words import count_text, printable
+from ..arguments import Group, StorePath, Write
+from .group_reset import AS_IT_IS
 
 
-def redrive(
+def dead_letters_redrive(
     path: StorePath,
     group: Group,
     to: Annotated[str | None, typer.Option(help="A topic for all; otherwise the origin of each.")] = None,
     where: Annotated[str | None, typer.Option(help='A SQL92 filter on their properties: "amount > 100".')] = None,
-    apply: Apply = False,
+    write: Write = False,
 ) -> None:
-    """Show which dead letters of a consumer group would be redriven. Puts copies only with --apply, each once."""
+    """Show which dead letters of a consumer group would be redriven. Puts copies only with --write, each once."""
     chosen = None if where is None else sql(where)
     with open_read_only(path) as view:
         found = stored_plan(RealDisk(), view, group, to, chosen)
-    if apply:
+    if write:
         with open_store(path, AS_IT_IS) as store:
             found = store.redrive(group, to=to, where=chosen)
     output = Output()
     rows = [[f"{count:,}", printable(topic)] for topic, count in sorted(found.by_topic.items())]
     output.table("Dead letters", [Column("count", True), Column("to topic")], rows)
     what = count_text(len(found), "dead letter")
-    output.line(f"redriven: {what}" if apply else f"to be redriven: {what}. Redrive them with --apply")
+    output.line(f"redriven: {what}" if write else f"to be redriven: {what}. Redrive them with --write")

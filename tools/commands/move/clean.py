@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from ...spark.options.write_options import default_staging
-from ...spark.write.staging_folder import remove_staged_job, staged_jobs
-from ...store.errors import StoreNotFoundError
-from ..output import Column, Output
-from ..words import count_text, printable, size_text
-from .arguments import StorePath
+from ....spark.options.write_options import default_staging
+from ....spark.write.staging_folder import remove_staged_job, staged_jobs
+from ....store.errors import StoreNotFoundError
+from ...output import Column, Output
+from ...words import count_text, printable, size_text
+from ..arguments import StorePath, Write
 
 Staging = Annotated[
     Path | None,
@@ -23,13 +23,13 @@ Staging = Annotated[
 
 def clean(
     path: StorePath,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove what is listed.")] = False,
+    write: Write = False,
     idle_minutes: Annotated[
         int, typer.Option(min=0, help="Pass over jobs that changed within this time: they may still run.")
     ] = 60,
     staging: Staging = None,
 ) -> None:
-    """List the rows that killed Spark jobs left staged. Removes them only with --remove.
+    """List the rows that killed Spark jobs left staged. Removes them only with --write.
 
     Nothing of the store itself is touched. A job that still runs fails if its folder is removed, and appends nothing.
     """
@@ -41,10 +41,10 @@ def clean(
         [size_text(job.size), f"{max(now_s - job.changed_s, 0) / 60:,.0f}", printable(str(job.path))] for job in jobs
     ]
     output.table("Staged by jobs", [Column("size", True), Column("minutes idle", True), Column("folder")], rows)
-    for job in jobs if remove else ():
+    for job in jobs if write else ():
         remove_staged_job(job)
     what = f"{count_text(len(jobs), 'job')}, {size_text(sum(job.size for job in jobs))}"
-    if remove:
+    if write:
         output.line(f"removed: {what}")
     else:
-        output.line(f"left behind: {what}" + (". Remove it with --remove" if jobs else ""))
+        output.line(f"left behind: {what}" + (". Remove it with --write" if jobs else ""))

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from ...consume.group.group_state import GroupState
-from ...consume.group.retry_policy import CustomizedRetryPolicy
-from ...consume.group.stored_groups import stored_groups
-from ...engine.read_only import open_read_only
-from ...store.disk.disk import RealDisk
-from ..output import Column, Output
-from ..words import count_text, printable
-from .arguments import AsJson, StorePath
+from ....consume.group.group_state import GroupState
+from ....consume.group.retry_policy import CustomizedRetryPolicy
+from ....consume.group.stored_groups import stored_groups
+from ....engine.read_only import open_read_only
+from ....store.disk.disk import RealDisk
+from ...output import Column, Output
+from ...words import count_text, printable
+from ..arguments import AsJson, StorePath
 
 
 def groups(

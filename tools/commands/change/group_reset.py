@@ -1,4 +1,4 @@
-"""`flightlog reset-offset PATH GROUP TOPIC --to WHERE`: have a consumer group go on elsewhere."""
+"""`flightlog group reset PATH GROUP TOPIC --to WHERE`: have a consumer group go on elsewhere."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Annotated
 
 import typer
 
-from ...consume.group.offset_reset import Target, checked_target, reset_places
-from ...consume.store import open_store
-from ...engine.read_only import open_read_only
-from ...engine.topics.offset_table import read_offsets
-from ...store.disk.disk import RealDisk
-from ...store.errors import InvalidArgumentError, TopicNotFoundError
-from ...store.format.light_queues import is_light
-from ...store.settings import StoreSettings
-from ..output import Column, Output
-from .arguments import Apply, Group, StorePath
+from ....consume.group.offset_reset import Target, checked_target, reset_places
+from ....consume.store import open_store
+from ....engine.read_only import open_read_only
+from ....engine.topics.offset_table import read_offsets
+from ....store.disk.disk import RealDisk
+from ....store.errors import InvalidArgumentError, TopicNotFoundError
+from ....store.format.light_queues import is_light
+from ....store.settings import StoreSettings
+from ...output import Column, Output
+from ..arguments import Group, StorePath, Write
 
 AS_IT_IS = StoreSettings(deliver_delayed=False)
 """Nothing but the offsets changes."""
 
 
-def reset_offset(
+def group_reset(
     path: StorePath,
     group: Group,
     topic: Annotated[str, typer.Argument(help="The topic.", show_default=False)],
@@ -34,12 +34,12 @@ def reset_offset(
         ),
     ],
     queue: Annotated[int | None, typer.Option(min=0, help="One queue id; otherwise all queues.")] = None,
-    apply: Apply = False,
+    write: Write = False,
 ) -> None:
-    """Show where a consumer group would go on in a topic. Resets its offsets only with --apply."""
+    """Show where a consumer group would go on in a topic. Resets its offsets only with --write."""
     target = _target(to)
     before, after = _places(path, group, topic, target, queue)
-    if apply:
+    if write:
         with open_store(path, AS_IT_IS) as store:
             after = store.reset_offset(group, topic, target, queue_id=queue)
     output = Output()
@@ -47,7 +47,7 @@ def reset_offset(
     rows = [[str(i), f"{before[i]:,}" if i in before else "none", f"{after[i]:,}"] for i in after]
     output.table("Offsets", columns, rows)
     what = f"{len(after)} queues"
-    output.line(f"reset: {what}" if apply else f"to be reset: {what}. Reset them with --apply")
+    output.line(f"reset: {what}" if write else f"to be reset: {what}. Reset them with --write")
 
 
 def _target(to: str) -> Target:

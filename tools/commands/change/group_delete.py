@@ -1,4 +1,4 @@
-"""`flightlog delete-group PATH GROUP`: delete a consumer group's offsets and settings."""
+"""`flightlog group delete PATH GROUP`: delete a consumer group's offsets and settings."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from typing import Annotated
 
 import typer
 
-from ...consume.group.group_errors import GroupNotFoundError
-from ...consume.group.stored_groups import stored_groups
-from ...consume.store import open_store
-from ...engine.read_only import open_read_only
-from ...store.disk.disk import RealDisk
-from ..output import Output
-from ..words import count_text, printable
-from .arguments import Apply, Group, StorePath
-from .reset_offset import AS_IT_IS
+from ....consume.group.group_errors import GroupNotFoundError
+from ....consume.group.stored_groups import stored_groups
+from ....consume.store import open_store
+from ....engine.read_only import open_read_only
+from ....store.disk.disk import RealDisk
+from ...output import Output
+from ...words import count_text, printable
+from ..arguments import Group, StorePath, Write
+from .group_reset import AS_IT_IS
 
 
-def delete_group(
+def group_delete(
     path: StorePath,
     group: Group,
     with_topics: Annotated[
         bool, typer.Option("--with-topics", help="Also its retry topics and dead letters, with their messages.")
     ] = False,
-    apply: Apply = False,
+    write: Write = False,
 ) -> None:
-    """Show what a consumer group has in a store. Deletes it only with --apply."""
+    """Show what a consumer group has in a store. Deletes it only with --write."""
     with open_read_only(path) as view:
         found = stored_groups(RealDisk(), path, view.queues(), include_system=True).get(group)
-    if apply:
+    if write:
         with open_store(path, AS_IT_IS) as store:
             store.delete_group(group, with_topics=with_topics)
     elif found is None:
         raise GroupNotFoundError(path, group)
     lag, topics = (found.lag, len(found.topics)) if found is not None else (0, 0)
     text = f"group {printable(group)}: offsets in {count_text(topics, 'topic')}, lag {lag:,}"
-    Output().line(f"deleted: {text}" if apply else f"to be deleted: {text}. Delete it with --apply")
+    Output().line(f"deleted: {text}" if write else f"to be deleted: {text}. Delete it with --write")

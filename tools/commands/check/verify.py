@@ -8,19 +8,19 @@ from typing import Any
 
 import typer
 
-from ...engine.read_only import ReadOnlyStore
-from ...engine.verify.findings import Finding, VerifyReport
-from ...store.disk import lock
-from ...store.disk.bad_sectors import BadSectors
-from ...store.disk.disk import RealDisk
-from ...store.seal.seal import seal_path
-from ..counting_disk import CountingDisk
-from ..inspecting import open_to_inspect
-from ..output import Output
-from ..program import EXIT_FINDINGS
-from ..progress_bar import ProgressBar
-from ..words import count_text, printable, seconds_text, size_text
-from .arguments import AsJson, StorePath
+from ....engine.read_only import ReadOnlyStore
+from ....engine.verify.findings import Finding, VerifyReport
+from ....store.disk import lock
+from ....store.disk.bad_sectors import BadSectors
+from ....store.disk.disk import RealDisk
+from ....store.seal.seal import seal_path
+from ...counting_disk import CountingDisk
+from ...inspecting import open_to_inspect
+from ...output import Output
+from ...program import EXIT_FINDINGS
+from ...progress_bar import ProgressBar
+from ...words import count_text, printable, seconds_text, size_text
+from ..arguments import AsJson, StorePath
 
 
 def verify(path: StorePath, as_json: AsJson = False) -> None:

@@ -1,0 +1,1 @@
+"""Commands that change topics, groups, offsets and dead letters of a store."""

@@ -1,0 +1,10 @@
+"""`flightlog dead-letters`: the commands for messages that a consumer group gave up."""
+
+from __future__ import annotations
+
+import typer
+
+from .dead_letters_redrive import dead_letters_redrive
+
+app = typer.Typer(name="dead-letters", help="Bring the dead letters of consumer groups back.", no_args_is_help=True)
+app.command("redrive")(dead_letters_redrive)

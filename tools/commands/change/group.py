@@ -1,0 +1,12 @@
+"""`flightlog group`: the commands that change consumer groups."""
+
+from __future__ import annotations
+
+import typer
+
+from .group_delete import group_delete
+from .group_reset import group_reset
+
+app = typer.Typer(name="group", help="Change consumer groups: their offsets, or delete them.", no_args_is_help=True)
+app.command("reset")(group_reset)
+app.command("delete")(group_delete)

@@ -1,0 +1,1 @@
+"""Commands that check a store, and mend it."""

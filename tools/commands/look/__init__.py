@@ -1,0 +1,1 @@
+"""Commands that show what a store has. They take no lock and change nothing."""
