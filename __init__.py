@@ -34,6 +34,7 @@ from .consume.retry.redrive import RedriveResult
 from .consume.store import Store
 from .consume.store import open_store as open
 from .consume.stores import Stores
+from .engine.backup.backup import BackupResult, backup, copy_store
 from .engine.read.finding import Boundary
 from .engine.read.key_query import QueryResult
 from .engine.read_only import ReadOnlyStore, open_read_only
@@ -140,6 +141,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AppendResult",
+    "BackupResult",
     "BodyTooLargeError",
     "Boundary",
     "CheckpointAheadError",
@@ -258,7 +260,9 @@ __all__ = [
     "UnsupportedStoreError",
     "UsageError",
     "WrongTypeError",
+    "backup",
     "connect",
+    "copy_store",
     "kernel",
     "open",
     "open_read_only",

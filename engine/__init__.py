@@ -3,6 +3,7 @@
 The files of the folder itself are its two faces, `MessageStore` and `ReadOnlyStore`, and what only they need. Which
 room inside imports from which:
 
+    backup   -> open
     write    -> delay, services, columns, dispatch, topics
     delay    -> services, open, read
     verify   -> open, topics

@@ -6,20 +6,16 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..engine.backup.store_copy import StoreCopy
 from ..engine.open.shutdown_state import read_shutdown_state
 from ..store.arguments import checked_path
 from ..store.disk.disk import Disk, RealDisk
-from ..store.disk.lock import LOCK_FILE, StoreLock
-from ..store.disk.sparse_copy import copy_file, copy_folder
+from ..store.disk.lock import StoreLock
 from ..store.errors import InvalidArgumentError, StoreNotFoundError, UsageError
 from ..store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders
 from ..store.settings import StoreSettings
-from ..store.state.progress import FLIGHTLOG_FOLDER
 from .broker_conf import broker_conf
 from .sizes import with_sizes
-
-NOT_COPIED = frozenset({LOCK_FILE, "abort", FLIGHTLOG_FOLDER, COMMIT_LOG_FOLDER})
-"""The log is copied too, from all of its folders into one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,8 @@ def seed_slave(
             raise UsageError(
                 f"{root}: its last writer did not close it. Open and close it once, so that it is recovered"
             )
-        copied = _copy(disk, root, target, folders)
+        copy = StoreCopy(disk, root, target, settings or StoreSettings(), for_broker=True)
+        copy.run()
         sizes = with_sizes(disk, root, settings or StoreSettings())
     finally:
         lock.release()
@@ -83,17 +80,4 @@ def seed_slave(
         cluster_name=cluster_name,
         name_server=name_server,
     )
-    return SeededSlave(target, conf, copied)
-
-
-def _copy(disk: Disk, root: Path, target: Path, folders: LogFolders) -> int:
-    disk.make_folder(target)
-    copied = sum(copy_folder(disk, folder, target / COMMIT_LOG_FOLDER) for folder in folders.all if disk.exists(folder))
-    named = {folder for folder in folders.all if folder.parent == root}
-    for entry in disk.list(root):
-        if entry.name in NOT_COPIED or root / entry.name in named:
-            continue
-        copy = copy_folder if entry.is_folder else copy_file
-        copied += copy(disk, root / entry.name, target / entry.name)
-    disk.sync_folder(target)
-    return copied
+    return SeededSlave(target, conf, copy.copied_size)

@@ -15,7 +15,9 @@ from .commands.demo import demo
 from .commands.handover import handover
 from .commands.look.groups import groups
 from .commands.look.info import info
+from .commands.move.backup import backup
 from .commands.move.clean import clean
+from .commands.move.copy import copy
 from .commands.serve import serve
 from .program import run_program
 
@@ -30,7 +32,7 @@ app = typer.Typer(
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look: no lock, nothing changes": (info, groups),
     "Check and mend": (verify,),
-    "Move": (clean,),
+    "Move": (backup, copy, clean),
     "Run": (serve, demo),
 }
 for panel, commands in PANELS.items():

@@ -271,6 +271,7 @@ def test_wrong_timers(opened: Opened) -> None:
     assert opened.end > end, "the right one is taken, twice if need be"
 
 
+COPIES = (flightlog.backup, flightlog.copy_store)
 OPENING: list[Row] = [
     *each("T", "path", "the path of a folder", *(lambda o, p=p: flightlog.open(p) for p in (None, 5, b"store"))),
     *each("V", "path=''", "not empty", lambda o: flightlog.open(""), lambda o: flightlog.open_read_only("")),
@@ -281,6 +282,11 @@ OPENING: list[Row] = [
     *each("T", "settings", "StoreSettings(segment", lambda o: flightlog.open(o.new, {"segment_size": 1})),
     *each("T", "settings", "StoreSettings", lambda o: flightlog.open_read_only(o.path, "small")),
     *each("T", "path", "the path of a folder", lambda o: flightlog.open_read_only(None)),
+    *each("T", "path", "the path of a folder", *(lambda o, f=f: f(None, o.new) for f in COPIES)),
+    *each("T", "out=5", "the path of a folder", *(lambda o, f=f: f(o.path, 5) for f in COPIES)),
+    *each("V", "out", "a file is there", *(lambda o, f=f: f(o.path, o.file) for f in COPIES)),
+    *each("V", "out", "apart from", *(lambda o, f=f: f(o.path, o.path) for f in COPIES)),
+    *each("T", "settings={}", "StoreSettings", *(lambda o, f=f: f(o.path, o.new, {}) for f in COPIES)),
 ]
 
 MESSAGING: list[Row] = [

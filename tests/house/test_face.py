@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 FACE = {
     "AppendResult",
+    "BackupResult",
+    "backup",
+    "copy_store",
     "Boundary",
     "TopicColumns",
     "CompressionType",

@@ -35,6 +35,7 @@ WORDS = {
         "stored_message",
         "topic",
     },
+    "engine": {"read_only"},  # engine/backup asks a view where a broker's log ends
     "store/native": {"fast_path_protocol"},
     "spark": {"entry", "schema"},
     "tools": {"counting_disk", "inspecting", "output", "program", "progress_bar", "words"},

@@ -1,0 +1,49 @@
+"""`flightlog backup` and `flightlog copy`: what they print, how they end; more in tests/engine/test_backup.py."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import AssertClean
+    from flightlog.tests.tools.conftest import Finished
+
+    Cli = Callable[..., Finished]
+    Fingerprint = Callable[[Path], object]
+
+
+def test_a_backup_and_a_later_one(
+    cli: Cli, clean_store: Path, tmp_path: Path, fingerprint: Fingerprint, assert_clean: AssertClean
+) -> None:
+    out, before = tmp_path / "out", fingerprint(clean_store)
+    finished = cli("backup", clean_store, out)
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out.startswith("backed up: ") and finished.out.endswith(f"in {out}\n")
+    again = cli("backup", clean_store, out, "--json")
+    assert json.loads(again.out) == {"path": str(out), "copiedSize": 0, "segmentCount": 0}
+    assert fingerprint(clean_store) == before, "nothing of the store is changed"
+    assert_clean(out)
+
+
+@pytest.mark.parametrize("command", ["backup", "copy"])
+def test_beside_a_writer_and_refused(cli: Cli, clean_store: Path, tmp_path: Path, command: str) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    with flightlog.open(clean_store):
+        assert cli(command, clean_store, out).code == 0
+    other.mkdir()
+    (other / "mine").touch()
+    refused = cli(command, clean_store, other)
+    assert refused.code == 2 and "nothing else is written over" in refused.err
+    missing = cli(command, tmp_path / "nothing", out)
+    assert missing.code == 2 and "expected the folder of a store" in missing.err
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathCommitLog={os.fspath(tmp_path / 'elsewhere')}\n")
+    assert cli(command, clean_store, tmp_path / "new", "--settings", conf).code == 2
