@@ -38,6 +38,8 @@ from .engine.backup.backup import BackupResult, backup, copy_store
 from .engine.read.finding import Boundary
 from .engine.read.key_query import QueryResult
 from .engine.read_only import ReadOnlyStore, open_read_only
+from .engine.repair.repairing import RepairReport, repair
+from .engine.repair.salvaging import LostRange, SalvageReport, salvage
 from .engine.statistics import StoreStatistics
 from .engine.write.append_atomically import TopicColumns
 from .engine.write.queue_handle import QueueHandle
@@ -186,6 +188,7 @@ __all__ = [
     "InvalidTimerError",
     "InvalidTopicError",
     "ListenerResultError",
+    "LostRange",
     "Message",
     "MessageQueue",
     "MessageTypeError",
@@ -210,8 +213,10 @@ __all__ = [
     "RemoteMessage",
     "RemoteStore",
     "RemoteSubscription",
+    "RepairReport",
     "RocksDbConfigError",
     "RocksDbQueuesError",
+    "SalvageReport",
     "SegmentGoneError",
     "SegmentLengthError",
     "SegmentRemovedError",
@@ -266,6 +271,8 @@ __all__ = [
     "kernel",
     "open",
     "open_read_only",
+    "repair",
+    "salvage",
     "spark",
     "sql",
 ]

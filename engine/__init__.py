@@ -4,6 +4,7 @@ The files of the folder itself are its two faces, `MessageStore` and `ReadOnlySt
 room inside imports from which:
 
     backup   -> open
+    repair   -> open, verify
     write    -> delay, services, columns, dispatch, topics
     delay    -> services, open, read
     verify   -> open, topics

@@ -10,6 +10,7 @@ import typer
 
 from .commands.bench import bench
 from .commands.change import dead_letters, group
+from .commands.check.repair import repair
 from .commands.check.verify import verify
 from .commands.demo import demo
 from .commands.handover import handover
@@ -31,7 +32,7 @@ app = typer.Typer(
 )
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look: no lock, nothing changes": (info, groups),
-    "Check and mend": (verify,),
+    "Check and mend": (verify, repair),
     "Move": (backup, copy, clean),
     "Run": (serve, demo),
 }

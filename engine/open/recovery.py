@@ -31,7 +31,7 @@ from ...store.format.frame import Rows
 from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
 from ...store.segments.segment import Segment
-from ...store.state.progress import Progress
+from ...store.state.progress import FLIGHTLOG_FOLDER, Progress
 from ..dispatch.dispatching import dispatch_range, forget_beyond, is_entry_of, lagging_from
 from ..dispatch.key_scan import KeptKeys
 from .shutdown_state import LastWriter, ShutdownState
@@ -42,6 +42,12 @@ TOLD = ("scanned_from", "reason", "records_scanned", "entries_dispatched", "keys
 
 CLOSED_CLEANLY = "closed cleanly, every queue's last entry meets its record"
 """The reason of a report if nothing is scanned: then no queue needs another check."""
+
+
+def rebuild_path(root: Path) -> Path:
+    """The file that has the next opening read the whole log: `repair` makes it before it moves the first queue, and
+    removes it once the queues are there again."""
+    return root / FLIGHTLOG_FOLDER / "rebuild"
 
 
 ROCKETMQ_QUEUES_LAG_MS = 120_000
@@ -176,6 +182,8 @@ def scan_start(reader: LogReader, table: QueueTable, shutdown_state: ShutdownSta
     progress = shutdown_state.progress
     if table.is_in_rocksdb:
         return reader.min_offset, "its consume queues are in RocksDB, which is not read"
+    if reader.disk.exists(rebuild_path(shutdown_state.root)):
+        return reader.min_offset, "a repair moved derived files aside"
     if shutdown_state.is_ours and progress is not None:
         wrong = _lost_queues(table, progress) or _disagreement(reader, table)
         if wrong is not None:

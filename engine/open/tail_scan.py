@@ -30,6 +30,7 @@ from .shutdown_state import LastWriter, ShutdownState
 
 LOST_SECTOR = "a record whose topic or properties lost a sector"
 """Bytes that a disk writes atomically."""
+STALE = "records that RocketMQ's recovery had thrown away"
 LOG_IS_SHORT = "the end of the last segment, before what was synced"
 
 
@@ -190,7 +191,7 @@ class _TailScanner:
             return None
         resumes_at = self._next_intact(problem + (reason == LOST_SECTOR))  # else the search finds this record again
         if resumes_at is not None and self._is_stale(resumes_at):
-            found.torn = Damage(segment.path, problem, "records that RocketMQ's recovery had thrown away", None)
+            found.torn = Damage(segment.path, problem, STALE, None)
             return None
         damage = Damage(segment.path, problem, reason, resumes_at)
         if self._for_writing and (resumes_at is not None or problem < shutdown_state.durable_below):

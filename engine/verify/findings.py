@@ -6,6 +6,7 @@ find them by reading the log, and the next open for writing adds their entries. 
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,16 @@ IN_ROCKSDB = (
 )
 
 
+class Remedy(enum.Enum):
+    """How `repair` mends a finding."""
+
+    REOPEN = "open the store for writing: recovery adds what is missing and cuts what is torn"
+    SET_ASIDE = "move the file or folder aside; what is derived is rebuilt from the log"
+    REPLACE = "replace the records by placeholders of the same size, so that those behind them stay"
+    SALVAGE = "copy the intact records into a new store"
+    RESTORE = "none: only a copy has the bytes that are lost"
+
+
 @dataclass(frozen=True)
 class Finding:
     """One problem: where it is, what it means, and how to repair it."""
@@ -26,6 +37,16 @@ class Finding:
     """Physical offset for the log, queue offset for a queue, position in the file for the others."""
     meaning: str
     mend: str
+    remedy: Remedy = Remedy.RESTORE
+    aside: tuple[Path, ...] = ()
+    """With SET_ASIDE: the files and folders to move; empty for `path` itself."""
+
+    @property
+    def command(self) -> str | None:
+        """Arguments of the command that mends it, with PATH for the store and OUT for a new one; None without any."""
+        if self.remedy is Remedy.RESTORE:
+            return None
+        return "repair PATH --write" if self.remedy is not Remedy.SALVAGE else "repair PATH --salvage OUT --write"
 
     def __str__(self) -> str:
         return f"{self.path}: {self.offset}: {self.meaning}. To mend: {self.mend}"

@@ -17,7 +17,9 @@ from ...index.dispatch.build_entries import build_entries
 from ...index.dispatch.dispatch import QueueEntries, queue_entries
 from ...index.dispatch.dispatch_rules import DispatchRules
 from ...index.queue.consume_queue import ConsumeQueue
+from ...index.queue.queue_extension import EXTENSION_FOLDER
 from ...index.queue.queue_table import (
+    BATCH_QUEUE_FOLDER,
     CONSUME_QUEUE_FOLDER,
     QueueTable,
     extension_maker,
@@ -27,27 +29,29 @@ from ...index.queue.queue_table import (
 from ...index.queue.queue_unit import UNIT_DTYPE, Units, valid_mask
 from ...store.disk.bad_sectors import BadSectors
 from ...store.disk.disk import Disk
-from ...store.errors import ConfigFileError, DiskError, SegmentLengthError, TooManyFilesError
+from ...store.errors import SegmentLengthError
 from ...store.format.frame import Rows
 from ...store.format.record import INT32_MAX, INT64_MAX
-from ...store.log.log_reader import LogReader
+from ...store.log.log_reader import BAD_CRC, BAD_CRC_PROPERTY, LogReader
 from ...store.queue_offsets import QueueKey
 from ...store.seal.open_seal import broken_blocks, read_slots
 from ...store.seal.seal import BLOCK_SIZE, BlockCrcs, read_seal, seal_fits, seal_path
-from ...store.segments.segment import Segment
+from ...store.segments.log_files import COMMIT_LOG_FOLDER
+from ...store.segments.segment import Segment, segment_base
 from ...store.state.checkpoint import CHECKPOINT_FILE
-from ...store.state.deleted_topics import read_deleted
 from ...store.state.log_start import log_start_path
 from ...store.state.progress import progress_path
 from ...store.state.rocksdb import rocksdb_config_text
 from ..open.missing_ranges import missing_start, start_text
 from ..open.shutdown_state import LastWriter, ShutdownState
-from ..open.tail_scan import TailScan, scan_tail
-from ..topics.topics import read_topics
-from .findings import IN_ROCKSDB, Finding, VerifyReport
+from ..open.tail_scan import LOG_IS_SHORT, TailScan, scan_tail
+from .findings import IN_ROCKSDB, Finding, Remedy, VerifyReport
 from .verifying_batches import BatchCheck
 from .verifying_keys import KeyCheck
+from .verifying_state import check_state_files
 
+NOTHING: tuple[Path, ...] = ()
+QUEUE_FOLDERS = (CONSUME_QUEUE_FOLDER, BATCH_QUEUE_FOLDER, EXTENSION_FOLDER)
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
 REMAKE = (
     f"remove the folder {CONSUME_QUEUE_FOLDER} and open the store for writing once: queues are rebuilt from the log"
@@ -72,11 +76,12 @@ def verify_store(
     for note in shutdown_state.files.notes + table.unreadable:
         path, _, text = note.partition(": ")
         meaning, _, mend = text.partition(". ")  # the format of these errors: what was found, then what to do
-        add(Finding(Path(path), 0, meaning, mend or restore))
+        add(Finding(Path(path), 0, meaning, mend or restore, _remedy_of_file(root, Path(path))))
     if (lost := missing_start(disk, root, reader)) is not None:
         if shutdown_state.is_ours:
             accept = f"{RESTORE_SEGMENTS}; to accept the loss, delete {log_start_path(root)}"
-            add(Finding(lost.path, lost.physical_offset, lost.found, accept))
+            noted = (log_start_path(root),)
+            add(Finding(lost.path, lost.physical_offset, lost.found, accept, Remedy.SET_ASIDE, noted))
         else:
             report.oddities.append(start_text(lost, shutdown_state))
     # Before any seal is read, because a live writer seals segments meanwhile.
@@ -110,19 +115,29 @@ def verify_store(
         check.walk(whole)
     report.records, report.segments = whole.records, len(reader.segments)
     report.bytes_checked = whole.end - whole.start
+    durable, page = shutdown_state.durable_below, (progress_path(root), root / CHECKPOINT_FILE)
     for damage in whole.damage:
-        add(Finding(damage.path, damage.physical_offset, damage.found, f"{restore}; readers go past it"))
+        remedy, aside = Remedy.SALVAGE, NOTHING
+        if damage.found in (BAD_CRC, BAD_CRC_PROPERTY):
+            remedy = Remedy.REPLACE
+        elif damage.found == LOG_IS_SHORT:
+            remedy, aside = Remedy.SET_ASIDE, page
+        text = f"{restore}; readers go past it"
+        add(Finding(damage.path, damage.physical_offset, damage.found, text, remedy, aside))
     for torn in {known.torn, whole.torn} - {None}:
         assert torn is not None
         keeps = "open the store for writing: the tail is kept in flightlog/cut-OFFSET and cut"
-        add(Finding(torn.path, torn.physical_offset, f"torn tail: {torn.found}", keeps))
+        # Below the durable mark no writer is taken for the cause: recovery refuses until the mark is gone.
+        remedy, aside = (Remedy.REOPEN, NOTHING) if torn.physical_offset >= durable else (Remedy.SET_ASIDE, page)
+        add(Finding(torn.path, torn.physical_offset, f"torn tail: {torn.found}", keeps, remedy, aside))
     for segment in reader.segments:
         seal = seals[segment.base]
         if seal is None:
             _check_open_segment(disk, root, segment, shutdown_state, report)
             if segment.base in were_sealed:
                 mend = "delete it: a missing seal is only a missed shortcut"
-                add(Finding(seal_path(root, segment.base), 0, "a seal that is damaged or another segment's", mend))
+                text = "a seal that is damaged or another segment's"
+                add(Finding(seal_path(root, segment.base), 0, text, mend, Remedy.SET_ASIDE))
         elif shutdown_state.is_ours or seal_fits(reader, segment, seal):
             report.sealed_segments += 1
             for position in blocks[segment.base].broken_blocks(segment, seal):
@@ -138,10 +153,19 @@ def verify_store(
         report.oddities.append(in_rocksdb)
     check.tell(whole, is_live=is_live)
     _check_small_files(root, shutdown_state, known, report, has_queues=not table.is_in_rocksdb)
-    _check_topics(disk, root, report)
+    check_state_files(disk, root, report)
     if isinstance(disk, BadSectors):
         _tell_bad_sectors(disk, reader, report)
     return report
+
+
+def _remedy_of_file(root: Path, path: Path) -> Remedy:
+    """What mends a file whose name or length is wrong. Records of a segment that is left out are not lost."""
+    if any(path.is_relative_to(root / name) for name in QUEUE_FOLDERS):
+        return Remedy.SET_ASIDE
+    if segment_base(path.name) is not None:
+        return Remedy.SALVAGE
+    return Remedy.SET_ASIDE if path.parent == root / COMMIT_LOG_FOLDER else Remedy.RESTORE
 
 
 def _tell_bad_sectors(disk: BadSectors, reader: LogReader, report: VerifyReport) -> None:
@@ -236,7 +260,7 @@ class _QueueCheck:
         if self.dispatched < whole.end:
             size = whole.end - self.dispatched
             meaning = f"{size} bytes of the log, from physical offset {self.dispatched} on, are in no queue yet"
-            self._report.lag.append(Finding(self._folder, self.dispatched, meaning, REBUILD))
+            self._report.lag.append(Finding(self._folder, self.dispatched, meaning, REBUILD, Remedy.REOPEN))
         for key, (first, wrong, physical_offset) in sorted(self._wrong.items()):
             queue = self._queues.get(key)
             is_missing = queue is None or first >= queue.end
@@ -323,7 +347,8 @@ class _QueueCheck:
             self._add(key, end, meaning, REBUILD)
 
     def _add(self, key: QueueKey, offset: int, meaning: str, mend: str, *, lags: bool = False) -> None:
-        found = Finding(self._folder / key[0] / str(key[1]), offset, meaning, mend)
+        remedy = Remedy.SET_ASIDE if mend == REMAKE else Remedy.REOPEN
+        found = Finding(self._folder / key[0] / str(key[1]), offset, meaning, mend, remedy)
         (self._report.lag if lags else self._report.findings).append(found)
 
 
@@ -335,23 +360,11 @@ def _check_small_files(
     mend = "open the store for writing and close it: it is written again; until then recovery scans more than it must"
     if shutdown_state.last_writer is not LastWriter.NOBODY and shutdown_state.is_clean:
         if checkpoint is None:
-            add(Finding(root / CHECKPOINT_FILE, 0, "missing or truncated, expected 4096 bytes", mend))
+            text = "missing or truncated, expected 4096 bytes"
+            add(Finding(root / CHECKPOINT_FILE, 0, text, mend, Remedy.SET_ASIDE))
         elif not any(checkpoint.words) and known.end > 0 and has_queues:  # with RocksDB the checkpoint may be empty
-            add(Finding(root / CHECKPOINT_FILE, 0, "all zero after a clean close", mend))
+            add(Finding(root / CHECKPOINT_FILE, 0, "all zero after a clean close", mend, Remedy.SET_ASIDE))
     if progress is not None and shutdown_state.is_ours and progress.flushed > known.end and not known.damage:
         meaning = f"says that {progress.flushed} bytes were durable, the log ends at {known.end}"
-        add(Finding(progress_path(root), 0, meaning, "restore the commit log from a copy"))
-
-
-def _check_topics(disk: Disk, root: Path, report: VerifyReport) -> None:
-    try:
-        read_topics(disk, root)
-        read_deleted(disk, root)
-    except ConfigFileError as e:
-        mend = "restore it from a copy, or delete it: topics are then told from the queues, and deleted ones forgotten"
-        report.findings.append(Finding(e.path, 0, e.found, mend))
-    except TooManyFilesError:
-        raise  # not a property of the file
-    except DiskError as e:
-        path, _, meaning = str(e).partition(": ")
-        report.findings.append(Finding(Path(path), 0, meaning, "look after the disk, and restore it from a copy"))
+        aside = (progress_path(root), root / CHECKPOINT_FILE)
+        add(Finding(progress_path(root), 0, meaning, "restore the commit log from a copy", Remedy.SET_ASIDE, aside))

@@ -17,7 +17,7 @@ from ...store.errors import SegmentLengthError
 from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
 from ..open.tail_scan import TailScan
-from .findings import Finding, VerifyReport
+from .findings import Finding, Remedy, VerifyReport
 
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
 REMAKE = f"remove the folder {BATCH_QUEUE_FOLDER} and open the store for writing once: queues are rebuilt from the log"
@@ -91,5 +91,6 @@ class BatchCheck:
             self._add(key, int(there["base"][common]), text, REBUILD)
 
     def _add(self, key: QueueKey, offset: int, meaning: str, mend: str, *, lags: bool = False) -> None:
-        found = Finding(self._folder / key[0] / str(key[1]), offset, meaning, mend)
+        remedy = Remedy.SET_ASIDE if mend == REMAKE else Remedy.REOPEN
+        found = Finding(self._folder / key[0] / str(key[1]), offset, meaning, mend, remedy)
         (self._report.lag if lags else self._report.findings).append(found)

@@ -7,6 +7,7 @@ border of two of its sessions is indexed twice, and keys missing from all files 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...store.disk.disk import Disk
 from ..open.key_recovery import open_index_to_read
 from ..open.shutdown_state import LastWriter, ShutdownState
 from ..open.tail_scan import TailScan
-from .findings import Finding, VerifyReport
+from .findings import Finding, Remedy, VerifyReport
 
 REMAKE = f"remove the folder {INDEX_FOLDER} and open the store for writing once: it is rebuilt from the log"
 COMPLETE = "open the store for writing once: it is completed from the log"
@@ -76,23 +77,25 @@ class KeyCheck:
         """Check each file for consistency, and add all findings to the report."""
         index, report, whole = self._index, self._report, self._whole
         for unreadable in index.unreadable:
-            report.findings.append(Finding(unreadable.path, 0, unreadable.problem, REMAKE))
+            self._add(unreadable.path, 0, unreadable.problem, REMAKE)
         at_rest = self._shutdown_state.is_clean and not is_live
         duplicates = 0
         # A live writer may have flushed keys of records past the end of this view.
         for check in check_index(index, None if is_live else whole.end, at_rest=at_rest):
             report.index_entries += check.header.next_entry - 1
             duplicates += check.duplicates
-            report.findings += [Finding(check.path, 0, problem, REMAKE) for problem in check.problems]
+            for problem in check.problems:
+                self._add(check.path, 0, problem, REMAKE)
             # After a clean close there is no recovery, which would remove entries past the end of the log.
             mend = REMAKE if self._shutdown_state.is_clean else TAKE_BACK
-            report.findings += [Finding(check.path, 0, problem, mend) for problem in check.behind]
+            for problem in check.behind:
+                self._add(check.path, 0, problem, mend)
         if index.unreadable:
             return
         progress = self._shutdown_state.progress
         if not index.files and self._shutdown_state.is_ours and progress is not None and progress.index_count:
             meaning = f"index files are missing: there were {progress.index_count}"
-            report.findings.append(Finding(index.folder, 0, meaning, COMPLETE))
+            self._add(index.folder, 0, meaning, COMPLETE)
             return
         if not index.files:
             if self._judged > whole.start:
@@ -101,13 +104,17 @@ class KeyCheck:
         self._tell_duplicates(duplicates)
         if self._stale:
             meaning = f"{self._stale} entries that no record stands for: stale, or of a tail that was cut"
-            report.findings.append(Finding(index.folder, self._first_stale, meaning, REMAKE))
+            self._add(index.folder, self._first_stale, meaning, REMAKE)
         if self._missing:
             meaning, mend = f"{self._missing} keys of the log are in no index file", REMAKE
             if not self._shutdown_state.is_ours:
                 mend = COMPLETE
                 meaning += ": RocketMQ deletes index files after an unclean exit, and does not rebuild all of them"
-            report.findings.append(Finding(index.folder, self._first_missing, meaning, mend))
+            self._add(index.folder, self._first_missing, meaning, mend)
+
+    def _add(self, path: Path, offset: int, meaning: str, mend: str) -> None:
+        remedy = Remedy.SET_ASIDE if mend == REMAKE else Remedy.REOPEN
+        self._report.findings.append(Finding(path, offset, meaning, mend, remedy, (self._index.folder,)))
 
     def _tell_duplicates(self, duplicates: int) -> None:
         at_border, folder = duplicates - self._repeated, self._index.folder

@@ -287,6 +287,11 @@ OPENING: list[Row] = [
     *each("V", "out", "a file is there", *(lambda o, f=f: f(o.path, o.file) for f in COPIES)),
     *each("V", "out", "apart from", *(lambda o, f=f: f(o.path, o.path) for f in COPIES)),
     *each("T", "settings={}", "StoreSettings", *(lambda o, f=f: f(o.path, o.new, {}) for f in COPIES)),
+    *each("T", "path", "the path of a folder", lambda o: flightlog.repair(None), lambda o: flightlog.salvage(5, o.new)),
+    *each("T", "out", "the path of a folder", lambda o: flightlog.salvage(o.path, None)),
+    *each("V", "path", "a folder", lambda o: flightlog.repair(o.file), lambda o: flightlog.salvage(o.file, o.new)),
+    *each("T", "settings", "StoreSettings", lambda o: flightlog.repair(o.path, {})),
+    *each("T", "settings", "StoreSettings", lambda o: flightlog.salvage(o.path, o.new, {})),
 ]
 
 MESSAGING: list[Row] = [

@@ -35,7 +35,7 @@ WORDS = {
         "stored_message",
         "topic",
     },
-    "engine": {"read_only"},  # engine/backup asks a view where a broker's log ends
+    "engine": {"message_store", "read_only"},  # engine/backup and engine/repair take whole stores
     "store/native": {"fast_path_protocol"},
     "spark": {"entry", "schema"},
     "tools": {"counting_disk", "inspecting", "output", "program", "progress_bar", "words"},

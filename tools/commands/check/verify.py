@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from typing import Any
 
@@ -61,6 +62,8 @@ def _show(report: VerifyReport, is_held: bool, passed_s: float, output: Output) 
         output.line(f"{number}. {printable(str(finding.path))}, offset {finding.offset:,}")
         output.line(f"   found    {printable(finding.meaning)}")
         output.line(f"   to mend  {printable(finding.mend)}")
+        if (command := _command(finding, report)) is not None:
+            output.line(f"            {command}")
     for behind in report.lag:
         where = f"{printable(str(behind.path))}, offset {behind.offset:,}"
         output.line(f"note: {where}: {printable(behind.meaning)}: the last writer was killed before it added them")
@@ -83,12 +86,21 @@ def _show(report: VerifyReport, is_held: bool, passed_s: float, output: Output) 
         output.line("It is open for writing now: checked is what its writer had published a moment ago.")
 
 
-def _finding_object(finding: Finding) -> dict[str, Any]:
+def _command(finding: Finding, report: VerifyReport) -> str | None:
+    """The command that mends the finding, as it is typed."""
+    if finding.command is None:
+        return None
+    return f"flightlog {finding.command.replace('PATH', shlex.quote(printable(str(report.path))))}"
+
+
+def finding_object(finding: Finding, report: VerifyReport) -> dict[str, Any]:
+    """A finding as `--json` prints it."""
     return {
         "path": str(finding.path),
         "offset": finding.offset,
         "meaning": finding.meaning,
         "mend": finding.mend,
+        "command": _command(finding, report),
     }
 
 
@@ -100,8 +112,8 @@ def as_object(report: VerifyReport, is_held: bool) -> dict[str, Any]:
         "last_writer": report.last_writer.name,
         "is_clean": report.is_clean,
         "is_open_for_writing": is_held,
-        "findings": [_finding_object(each) for each in report.findings],
-        "lag": [_finding_object(each) for each in report.lag],
+        "findings": [finding_object(each, report) for each in report.findings],
+        "lag": [finding_object(each, report) for each in report.lag],
         "records": report.records,
         "segments": report.segments,
         "sealed_segments": report.sealed_segments,
