@@ -35,6 +35,7 @@ from .consume.store import Store
 from .consume.store import open_store as open
 from .consume.stores import Stores
 from .engine.backup.backup import BackupResult, backup, copy_store
+from .engine.delay.waiting_delays import WaitingDelay, waiting_delays
 from .engine.read.finding import Boundary
 from .engine.read.key_query import QueryResult
 from .engine.read_only import ReadOnlyStore, open_read_only
@@ -264,6 +265,7 @@ __all__ = [
     "UnreadMessagesError",
     "UnsupportedStoreError",
     "UsageError",
+    "WaitingDelay",
     "WrongTypeError",
     "backup",
     "connect",
@@ -275,6 +277,7 @@ __all__ = [
     "salvage",
     "spark",
     "sql",
+    "waiting_delays",
 ]
 
 

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from .commands.bench import bench
-from .commands.change import dead_letters, group
+from .commands.change import config, dead_letters, delays, group
+from .commands.change.topic import app as topic
 from .commands.check.repair import repair
 from .commands.check.verify import verify
 from .commands.demo import demo
@@ -39,8 +40,8 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 for panel, commands in PANELS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
-app.add_typer(group.app, rich_help_panel="Change: shown first, done with --write")
-app.add_typer(dead_letters.app, rich_help_panel="Change: shown first, done with --write")
+for changing in (topic, group, dead_letters, delays, config):
+    app.add_typer(changing.app, rich_help_panel="Change: shown first, done with --write")
 app.add_typer(handover, rich_help_panel="Move")
 app.add_typer(bench, rich_help_panel="Run")
 

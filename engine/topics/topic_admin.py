@@ -89,11 +89,17 @@ class TopicAdmin:
         Raises InvalidTopicError for a name that RocketMQ does not allow, TopicExistsError, UsageError, and DiskError
         (the topic was not created).
         """
-        check_topic_name(name)
-        count = self._default_queue_count if queue_count is None else queue_count
-        topic = replace(
-            Topic(name, count, count),
-            **_changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes),
+        topic = created_topic(
+            *(
+                self._default_queue_count,
+                name,
+                queue_count,
+                read_queue_count,
+                write_queue_count,
+                perm,
+                order,
+                attributes,
+            )
         )
         self._topics.create(topic)
         return topic
@@ -122,9 +128,7 @@ class TopicAdmin:
         """
         check_text("name", name, "the name of a topic as text")
         check_flag("allow_unread", allow_unread)
-        changes = _changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes)
-        if not changes:
-            raise UsageError(f"update_topic({name!r}): nothing to change was given")
+        changes = topic_changes(name, queue_count, read_queue_count, write_queue_count, perm, order, attributes)
         before = self._topics.all().get(name)
         if before is None or changes.get("read_queue_count", before.read_queue_count) >= before.read_queue_count:
             return self._topics.update(name, changes)
@@ -189,6 +193,39 @@ class TopicAdmin:
     def _bounds(self, name: str, queue_ids: range) -> dict[int, tuple[int, int]]:
         """Queue id -> (first queue offset, one past the last), of those of these queues that have ever had messages."""
         return {key[1]: found for key, found in self._queue_bounds().items() if key[0] == name and key[1] in queue_ids}
+
+
+def created_topic(
+    default_queue_count: int,
+    name: str,
+    queue_count: int | None,
+    read_queue_count: int | None,
+    write_queue_count: int | None,
+    perm: int,
+    order: bool,
+    attributes: Mapping[str, str] | None,
+) -> Topic:
+    """The topic that `TopicAdmin.create` makes of these arguments. Raises as it does."""
+    check_topic_name(name)
+    count = default_queue_count if queue_count is None else queue_count
+    given = _changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes)
+    return replace(Topic(name, count, count), **given)
+
+
+def topic_changes(
+    name: str,
+    queue_count: int | None,
+    read_queue_count: int | None,
+    write_queue_count: int | None,
+    perm: int | None,
+    order: bool | None,
+    attributes: Mapping[str, str] | None,
+) -> dict[str, Any]:
+    """What `TopicAdmin.update` changes by these arguments, by the names of Topic's fields. Raises as it does."""
+    changes = _changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes)
+    if not changes:
+        raise UsageError(f"topic {name!r}: nothing to change was given")
+    return changes
 
 
 def _changes(

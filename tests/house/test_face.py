@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FACE = {
     "AppendResult",
     "BackupResult",
+    "WaitingDelay",
+    "waiting_delays",
     "backup",
     "copy_store",
     "Boundary",

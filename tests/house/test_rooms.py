@@ -40,6 +40,7 @@ WORDS = {
     "spark": {"entry", "schema"},
     "tools": {"counting_disk", "inspecting", "output", "program", "progress_bar", "words"},
     "tools/commands": {"arguments"},
+    "tools/commands/change": {"opening"},
     "tools/bench": {"case", "drive", "java_program", "messages"},
 }
 """Modules of a room itself that the rooms inside it may import. All other modules of a room itself stand above them."""

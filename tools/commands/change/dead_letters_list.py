@@ -1,0 +1,58 @@
+"""`flightlog dead-letters list PATH GROUP`: the messages that a consumer group gave up."""
+
+from __future__ import annotations
+
+import json
+
+from ....consume.retry.redrive import stored_plan
+from ....consume.retry.send_back import dead_letter_topic
+from ....engine.read_only import open_read_only
+from ....store.disk.disk import RealDisk
+from ....store.format import property_names as props
+from ....store.format.message_id import decode_message_id
+from ....store.stored_message import StoredMessage
+from ...output import Column, Output
+from ...words import count_text, printable, time_text
+from ..arguments import AsJson, Group, Settings, StorePath, settings_of
+
+
+def dead_letters_list(path: StorePath, group: Group, settings: Settings = None, as_json: AsJson = False) -> None:
+    """List the dead letters of a consumer group, and which of them were redriven. Changes nothing."""
+    with open_read_only(path, settings_of(settings)) as view:
+        left = {decode_message_id(each)[1] for each in stored_plan(RealDisk(), view, group, None, None).message_ids}
+        topic = dead_letter_topic(group)
+        letters = [
+            (letter, letter.physical_offset not in left)
+            for name, queue_id in sorted(view.queues())
+            if name == topic
+            for letter in view.read(name, queue_id, on_corrupt="skip")
+        ]
+    if as_json:
+        print(json.dumps([_as_object(letter, is_redriven) for letter, is_redriven in letters], indent=2))
+        return
+    output = Output()
+    columns = [Column("stored"), Column("redriven"), Column("topic"), Column("keys"), Column("message id")]
+    rows = [
+        [
+            *(time_text(letter.store_timestamp_ms), "yes" if is_redriven else "no"),
+            *(printable(letter.properties.get(props.RETRY_TOPIC, "")), printable(" ".join(letter.keys))),
+            letter.message_id,
+        ]
+        for letter, is_redriven in letters
+    ]
+    output.table("Dead letters", columns, rows)
+    output.line(f"{count_text(len(letters), 'dead letter')}, {len(left):,} of them not redriven")
+
+
+def _as_object(letter: StoredMessage, is_redriven: bool) -> dict[str, object]:
+    return {
+        "messageId": letter.message_id,
+        "storeTimestampMs": letter.store_timestamp_ms,
+        "topic": letter.properties.get(props.RETRY_TOPIC, ""),
+        "queueId": letter.queue_id,
+        "queueOffset": letter.queue_offset,
+        "tags": letter.tags or "",
+        "keys": list(letter.keys),
+        "bodySize": len(letter.body),
+        "isRedriven": is_redriven,
+    }

@@ -1,0 +1,42 @@
+"""`flightlog delays cancel PATH TOPIC UNIQ_KEY`: have timers not be delivered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ....engine.delay.waiting_delays import waiting_delays
+from ....engine.read_only import open_read_only
+from ....store.timer_errors import UnknownTimerError
+from ...output import Output
+from ...words import printable, time_text
+from ..arguments import Settings, StorePath, Write, settings_of
+from .opening import open_to_change
+from .topic.fields import TopicName
+
+
+def delays_cancel(
+    path: StorePath,
+    topic: TopicName,
+    uniq_key: Annotated[
+        str, typer.Argument(help="The uniq key of the timer: `delays list` has it.", show_default=False)
+    ],
+    settings: Settings = None,
+    write: Write = False,
+) -> None:
+    """Show the timers of a uniq key. Cancels them only with --write. Not for delay levels."""
+    opened = settings_of(settings)
+    with open_read_only(path, opened) as view:
+        found = [each for each in waiting_delays(view, opened) if (each.topic, each.uniq_key) == (topic, uniq_key)]
+    due = [each.deliver_at_ms for each in found if each.level is None]
+    if not due:
+        seen = "found it with a delay level" if found else "found no timer of it that waits"
+        raise UnknownTimerError(topic, uniq_key, seen, "a timer: `flightlog delays list` shows them")
+    if write:
+        with open_to_change(path, settings) as store:
+            for deliver_at_ms in due:
+                store.cancel_timer(topic, uniq_key, deliver_at_ms)
+            store.flush()
+    text = f"{printable(topic)} {printable(uniq_key)}, due {', '.join(map(time_text, due))}"
+    Output().line(f"cancelled: {text}" if write else f"to be cancelled: {text}. Cancel it with --write")

@@ -1,0 +1,1 @@
+"""The commands that create, change and delete topics."""

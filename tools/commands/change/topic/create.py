@@ -1,0 +1,59 @@
+"""`flightlog topic create PATH TOPIC`: create a topic."""
+
+from __future__ import annotations
+
+from .....engine.read_only import open_read_only
+from .....engine.topics.topic_admin import created_topic
+from .....store.errors import TopicExistsError
+from .....store.topic import READ_WRITE
+from ....output import Output
+from ...arguments import Settings, StorePath, Write, settings_of
+from ..opening import open_to_change
+from .fields import (
+    Attributes,
+    Order,
+    Perm,
+    Queues,
+    ReadQueues,
+    TopicName,
+    WriteQueues,
+    attributes_of,
+    perm_of,
+    topic_text,
+)
+
+
+def topic_create(
+    path: StorePath,
+    name: TopicName,
+    queues: Queues = None,
+    read_queues: ReadQueues = None,
+    write_queues: WriteQueues = None,
+    perm: Perm = None,
+    order: Order = None,
+    attribute: Attributes = None,
+    settings: Settings = None,
+    write: Write = False,
+) -> None:
+    """Show the topic that would be created. Creates it only with --write."""
+    bits = READ_WRITE if perm is None else perm_of(perm)
+    attributes = None if attribute is None else attributes_of(attribute)
+    opened = settings_of(settings)
+    with open_read_only(path, opened) as view:
+        if view.topic(name) is not None:
+            raise TopicExistsError(f"{path}: there is a topic {name!r} already. Change it with `flightlog topic alter`")
+    topic = created_topic(
+        *(opened.default_queue_count, name, queues, read_queues, write_queues, bits, bool(order), attributes)
+    )
+    if write:
+        with open_to_change(path, settings) as store:
+            topic = store.create_topic(
+                *(name, queues),
+                read_queue_count=read_queues,
+                write_queue_count=write_queues,
+                perm=bits,
+                order=bool(order),
+                attributes=attributes,
+            )
+    text = topic_text(topic)
+    Output().line(f"created: {text}" if write else f"to be created: {text}. Create it with --write")
