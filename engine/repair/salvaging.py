@@ -19,7 +19,14 @@ from ...store.disk.bad_sectors import BadSectors
 from ...store.disk.config_file import CONFIG_FOLDER, MAX_CONFIG_SIZE, parse_config
 from ...store.disk.disk import MAX_FILE_SIZE, Disk, RealDisk
 from ...store.disk.lock import is_held
-from ...store.errors import ConfigFileError, DiskError, StoreLockedError, StoreNotFoundError, UsageError
+from ...store.errors import (
+    ConfigFileError,
+    DiskError,
+    StoreLockedError,
+    StoreNotFoundError,
+    TooManyFilesError,
+    UsageError,
+)
 from ...store.format.frame import FIXED_V1_V4_SIZE, Rows
 from ...store.format.inner_batch import inner_count
 from ...store.format.properties import decode_properties
@@ -44,6 +51,8 @@ from .new_log import NewLog
 from .placeholder import moved, of_lost_record
 
 QueueName = tuple[bytes, int]
+PAGE_SIZE = 4096
+"""A segment has whole pages."""
 NOT_CARRIED = ("timer",)
 """Beginnings of names of state files that hold physical offsets, which no record keeps."""
 
@@ -80,7 +89,7 @@ class SalvageReport:
     state_files: list[str] = field(default_factory=list)
     """Files of `config/` that were carried over."""
     state_files_lost: list[str] = field(default_factory=list)
-    """Files of `config/` that cannot be read, nor their `.bak`."""
+    """Files of `config/` that cannot be read, nor their `.bak`; and what else could not be read, as text."""
     after: VerifyReport | None = None
     """What verify finds in the new store; None for a dry run."""
 
@@ -117,8 +126,8 @@ def salvage(
     start = segments[0].base if segments and segments[0].base % segment_size == 0 else 0
     log = NewLog(disk, target / COMMIT_LOG_FOLDER, segment_size, start) if write else None
     try:
-        carrier = _Carrier(report, log, _deleted(source, root))
-        for segment, limit in _up_to(segments, _limit(source, root, settings)):
+        carrier = _Carrier(report, log, _deleted(source, root, report))
+        for segment, limit in _up_to(segments, _limit(source, root, settings, report)):
             carrier.carry(segment, limit, segment_size, settings)
             segment.close()
         if log is not None:
@@ -149,6 +158,7 @@ def _segments(disk: Disk, root: Path, settings: StoreSettings) -> tuple[list[Seg
     progress = read_progress(disk, root)  # of files with wrong lengths the most common one may be no better
     size = settings.segment_size or (0 if progress is None else progress.segment_size)
     size = size or list_log_files(disk, folders, tolerant=True).segment_size or DEFAULT_SEGMENT_SIZE
+    size = -(-size // PAGE_SIZE) * PAGE_SIZE  # the only file may have been cut
     return [found[base] for base in sorted(found)], size
 
 
@@ -158,12 +168,18 @@ def _up_to(segments: list[Segment], limit: int) -> Iterator[tuple[Segment, int]]
             yield segment, min(segment.size, limit - segment.base)
 
 
-def _limit(disk: Disk, root: Path, settings: StoreSettings) -> int:
+def _limit(disk: Disk, root: Path, settings: StoreSettings, report: SalvageReport) -> int:
     """Physical offset from which on intact records are no messages: rows of an append that was never committed, and
-    records that RocketMQ's recovery dropped."""
-    held = read_held(disk, root)
+    records that RocketMQ's recovery dropped. Without a limit where the files that tell it cannot be read."""
+    try:
+        held = read_held(disk, root)
+        state = read_shutdown_state(disk, root, tolerant=True, folders=LogFolders.of(root, settings))
+    except TooManyFilesError:
+        raise  # not a property of the files
+    except DiskError as e:
+        report.state_files_lost.append(str(e))
+        return INT64_MAX
     limit = INT64_MAX if held is None else held
-    state = read_shutdown_state(disk, root, tolerant=True, folders=LogFolders.of(root, settings))
     if state.last_writer is LastWriter.ROCKETMQ_CLOSED:
         reader = LogReader(disk, state.files, check_crc_property=settings.check_crc_property)
         try:
@@ -175,11 +191,14 @@ def _limit(disk: Disk, root: Path, settings: StoreSettings) -> int:
     return limit
 
 
-def _deleted(disk: Disk, root: Path) -> DeletedTopics:
+def _deleted(disk: Disk, root: Path, report: SalvageReport) -> DeletedTopics:
     try:
         return read_deleted(disk, root)
-    except ConfigFileError:
-        return DeletedTopics()  # as every reader takes a damaged one; verify reports it
+    except TooManyFilesError:
+        raise
+    except (ConfigFileError, DiskError) as e:
+        report.state_files_lost.append(str(e))
+        return DeletedTopics()  # as every reader takes a damaged one
 
 
 class _Carrier:

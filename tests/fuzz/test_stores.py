@@ -80,6 +80,21 @@ def test_damage_of_every_kind(name: str, scale: Scale, sound: Callable[[str], Pa
     assert tried.returncode == 0, tried.stdout + tried.stderr
 
 
+@pytest.mark.ci
+@pytest.mark.parametrize("name", [*OURS, *FROM_ROCKETMQ, *GOLDEN])
+def test_what_is_damaged_is_found_mended_and_salvaged(
+    name: str, scale: Scale, sound: Callable[[str], Path], folder: Path
+) -> None:
+    """10,000 cases in a full run."""
+    count = scale.pick(ci=22, full=1_112)
+    seed = os.environ["FLIGHTLOG_SEED"]
+    program = PROGRAM.with_name("mended_stores.py")
+    command = [sys.executable, "-P", str(program), str(folder / f"mended-{name}"), native.NAME, seed, "0", str(count)]
+    tried = subprocess.run([*command, str(sound(name))], capture_output=True, text=True)
+    print(tried.stdout)
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_without_damage_everything_is_there(name: str, sound: Callable[[str], Path], tmp_path: Path) -> None:
     """What the cases are judged by is itself what the store holds."""

@@ -1,4 +1,4 @@
 """Commands that change topics, groups, offsets and dead letters of a store. Which room inside imports from which:
 
-    topic -> nothing
+topic -> nothing
 """

@@ -96,7 +96,7 @@ def _show_salvage(report: SalvageReport, output: Output) -> None:
     if report.state_files:
         output.line(f"from config/: {printable(', '.join(report.state_files))}")
     for name in report.state_files_lost:
-        output.line(f"lost: config/{printable(name)} and its .bak cannot be read")
+        output.line(f"cannot be read: {printable(name)}")
     if report.after is None:
         output.line("nothing was written. Do it with --write")
     else:
