@@ -2,7 +2,8 @@
 
 Which room inside imports from which:
 
-    commands -> bench, demo
+    commands -> bench, demo, transfer
     bench    -> nothing
     demo     -> nothing
+    transfer -> nothing
 """

@@ -20,6 +20,8 @@ from .commands.look.info import info
 from .commands.move.backup import backup
 from .commands.move.clean import clean
 from .commands.move.copy import copy
+from .commands.move.export import export
+from .commands.move.importing import import_
 from .commands.serve import serve
 from .program import run_program
 
@@ -34,12 +36,13 @@ app = typer.Typer(
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look: no lock, nothing changes": (info, groups),
     "Check and mend": (verify, repair),
-    "Move": (backup, copy, clean),
+    "Move": (backup, copy, export, clean),
     "Run": (serve, demo),
 }
 for panel, commands in PANELS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
+app.command("import", rich_help_panel="Move")(import_)
 for changing in (topic, group, dead_letters, delays, config):
     app.add_typer(changing.app, rich_help_panel="Change: shown first, done with --write")
 app.add_typer(handover, rich_help_panel="Move")
