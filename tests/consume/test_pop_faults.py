@@ -72,7 +72,7 @@ def test_a_death_in_the_middle(tmp_path: Path, name: str, cut: bool) -> None:
 def test_a_death_at_every_change_of_the_disk(
     tmp_path: Path, name: str, mode: FlushMode, cut: bool, scale: Scale
 ) -> None:
-    step = scale.pick(ci=7, full=1)
+    step = scale.pick(ci=19, full=1)
     lives(tmp_path, name, mode, cut, range(sum(map(ord, f"{name}{mode}{cut}")) % step, MAX_CHANGES, step))
 
 

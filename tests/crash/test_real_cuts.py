@@ -28,7 +28,7 @@ def root() -> None:
 @pytest.mark.parametrize("mode", FlushMode)
 def test_power_cuts(mode: FlushMode, root: None, tmp_path: Path, scale: Scale) -> None:
     campaign = cut_campaign.Campaign(tmp_path, mode, SEED)
-    campaign.run(scale.pick(ci=50, full=2_500))
+    campaign.run(scale.pick(ci=36, full=2_500))
     print(campaign.summary())
     # Something of every kind was met; how much depends on how busy the machine is.
     assert campaign.acknowledged > 10 * campaign.cuts

@@ -30,8 +30,8 @@ def start(program: str, *arguments: object) -> subprocess.Popen[str]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", FlushMode)
 def test_two_readers_follow_a_writer(mode: FlushMode, tmp_path: Path, scale: Scale, assert_clean: AssertClean) -> None:
-    count = scale.pick(ci=100_000, full=1_000_000)
-    segment_size = scale.pick(ci=512 << 10, full=8 << 20)
+    count = scale.pick(ci=50_000, full=1_000_000)
+    segment_size = scale.pick(ci=256 << 10, full=8 << 20)
     (tmp_path / "commitlog").mkdir()  # readers come before there is a store
     readers = [start("follower.py", tmp_path, count, seed) for seed in range(READERS)]
     programs = [start("followed_writer.py", tmp_path, mode.name, count, segment_size), *readers]

@@ -151,9 +151,16 @@ def interrupt_everywhere(
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("name", PUTS)
 def test_interrupted_puts(
-    name: str, mode: FlushMode, kernel: str, tmp_path: Path, interrupt_at: type[InterruptAt], assert_clean: AssertClean
+    name: str,
+    mode: FlushMode,
+    kernel: str,
+    tmp_path: Path,
+    scale: Scale,
+    interrupt_at: type[InterruptAt],
+    assert_clean: AssertClean,
 ) -> None:
-    points = interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at, blocker="a test")
+    step = scale.pick(ci=3, full=1)
+    points = interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at, step=step, blocker="a test")
     assert points > 80
     assert_clean(tmp_path / "store")
 
@@ -216,7 +223,7 @@ def test_interrupted_close(
     tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
 ) -> None:
     """An interrupted close is ended by the next one; the store is closed, cleanly or as one that was killed."""
-    step = scale.pick(ci=29, full=1)
+    step = scale.pick(ci=89, full=1)
     path, ledger, points = tmp_path / "store", Ledger(), 1
     while True:
         store = flightlog.open(path, settings(FlushMode.ASYNC))
@@ -250,7 +257,7 @@ def test_interrupted_open(
     assert_clean: AssertClean,
 ) -> None:
     """Whatever an open was doing, the next one works at once and loses nothing."""
-    step = scale.pick(ci=149, full=1)
+    step = scale.pick(ci=449, full=1)
     ledger = Ledger()
     with flightlog.open(tmp_path / "live", settings(FlushMode.ASYNC)) as store:
         for _ in range(40):

@@ -88,7 +88,7 @@ def test_any_operation_may_fail(
     assert_clean: AssertClean,
 ) -> None:
     prepare_inline: PrepareInline = preparing.prepare_inline
-    step = scale.pick(ci=13, full=1)
+    step = scale.pick(ci=37, full=1)
     first, failed, nth = sum(map(ord, f"{mode}{error}{passes}")) % step, 0, 0
     nth = first
     while True:

@@ -30,7 +30,7 @@ def test_what_is_known(name: str) -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("name", TARGETS)
 def test_what_is_drawn(name: str, scale: Scale) -> None:
-    fuzzing.run_drawn(name, int(os.environ["FLIGHTLOG_SEED"]), scale.pick(ci=1500, full=100_000))
+    fuzzing.run_drawn(name, int(os.environ["FLIGHTLOG_SEED"]), scale.pick(ci=500, full=100_000))
 
 
 def test_a_broken_promise_is_told_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:

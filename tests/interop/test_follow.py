@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(3600)]
 
 FOLLOWER = Path(__file__).with_name("follower.py")
-GEOMETRY: Geometry = {"segment_size": 1 << 20, "queue_entries": 1000, "index_slots": 10_000, "index_entries": 40_000}
+GEOMETRY: Geometry = {"segment_size": 512 << 10, "queue_entries": 1000, "index_slots": 10_000, "index_entries": 40_000}
 
 
 def test_two_processes_follow_a_rocketmq_that_is_writing(
     live_rocketmq: StartLive, interop_seed: int, tmp_path: Path, scale: Scale
 ) -> None:
     path, ended = tmp_path / "store", tmp_path / "ended"
-    count, limit_s = scale.pick(ci=(100_000, 240.0), full=(1_000_000, 1500.0))
+    count, limit_s = scale.pick(ci=(50_000, 240.0), full=(1_000_000, 1500.0))
     followers: list[subprocess.Popen[bytes]] = []
     options = {"count": count + 1, "features": ("batch", "v6"), "body_max": 200, "digest": True, **GEOMETRY}
     try:

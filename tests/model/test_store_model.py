@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from flightlog.tests.model.conftest import LiveAll
 
-SEEDS_CI, SEEDS = 150, 500
+SEEDS_CI, SEEDS = 50, 500
 STEPS = 200
 CHUNK = 50
 RERUN = "FLIGHTLOG_MODEL_SEEDS"
