@@ -7,7 +7,8 @@ order. Odd rounds run with the kernel, even ones with the pure reference. Left o
 
 The processes are forks of this one, which has imported what takes long. Each has a folder of its own
 for temporary files, removed as it ends. In `.load/` are the outcome of every file in every round (`results.jsonl`,
-added to by each run) and, in `failed/`, what pytest said of those that failed.
+added to by each run) and, in `failed/`, what pytest said of those that failed. `--done FILE` keeps what passed, and a
+later run with it, at the same commit, leaves that out: twenty rounds may be gathered over several runs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flightlog.tests.load.done import Done, UncommittedChangesError, commit_of
 from flightlog.tests.load.slice import chosen
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,8 +67,8 @@ class Running:
 class Load:
     """Turns that run, and the results of those that ended."""
 
-    def __init__(self, work: Path, marked: str) -> None:
-        self._work, self._marked = work, marked
+    def __init__(self, work: Path, marked: str, done: Done | None) -> None:
+        self._work, self._marked, self._done = work, marked, done
         self._failed = work / "failed"
         self._failed.mkdir(parents=True, exist_ok=True)
         self._temporary = Path(tempfile.mkdtemp(prefix="load-"))
@@ -107,6 +109,8 @@ class Load:
             "at": round(time.time()),
         }
         self.results.append(result)
+        if self._done is not None and not failed:
+            self._done.add(ended.turn.path, ended.turn.round)
         with (self._work / "results.jsonl").open("a") as file:
             file.write(json.dumps(result) + "\n")
         shutil.rmtree(ended.folder, ignore_errors=True)
@@ -186,6 +190,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None, help="of the order")
     parser.add_argument("--marked", default="not ci", help="which of their tests, as pytest's -m has it")
     parser.add_argument("--one-core", action="store_true", help="all on the first core that this process may use")
+    parser.add_argument("--done", type=Path, help="leave out what this file says passed at this commit, and add to it")
     parser.add_argument("--list", action="store_true", help="print the files that would run")
     parser.add_argument("--work", type=Path, default=ROOT / ".load")
     given = parser.parse_args()
@@ -193,6 +198,13 @@ def main() -> None:
     if given.list:
         print("\n".join(files))
         return
+    done = None
+    if given.done is not None:
+        try:
+            commit = commit_of(ROOT)
+        except UncommittedChangesError as e:
+            parser.error(str(e))
+        done = Done(given.done.resolve(), commit, f"{given.marked}{', one core' if given.one_core else ''}")
     if given.one_core:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.chdir(ROOT)
@@ -201,12 +213,15 @@ def main() -> None:
     for name in LOADED:
         importlib.import_module(name)
     seed = random.SystemRandom().randrange(1 << 31) if given.seed is None else given.seed
-    print(f"{len(files)} files, {given.rounds} rounds, {given.processes} at a time, seed {seed}", file=sys.stderr)
     dice, turns = random.Random(seed), list[Turn]()
     for number in range(given.first, given.first + given.rounds):
-        turns += [Turn(path, number) for path in dice.sample(files, len(files))]
+        order = dice.sample(files, len(files))
+        turns += [Turn(path, number) for path in order if done is None or (path, number) not in done]
+    how = f"{given.rounds} rounds, {given.processes} at a time, seed {seed}"
+    left_out = len(files) * given.rounds - len(turns)
+    print(f"{len(files)} files, {how}; {left_out} turns passed before", file=sys.stderr)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
-    load, began_s, said = Load(given.work.resolve(), given.marked), time.monotonic(), ""
+    load, began_s, said = Load(given.work.resolve(), given.marked, done), time.monotonic(), ""
     try:
         while len(load.results) < len(turns):
             while len(load.running) < given.processes and (begun := len(load.results) + len(load.running)) < len(turns):

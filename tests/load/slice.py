@@ -7,6 +7,7 @@ Left out are files that need Spark or RocketMQ. Judged by what the source names;
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -42,7 +43,15 @@ HELPERS = "flightlog.tests."
 
 def chosen(tests: Path) -> list[Path]:
     """The test files below the folder of the tests, sorted."""
-    return [path for path in sorted(tests.rglob("test_*.py")) if touches(path, tests)]
+    collects = gc.isenabled()
+    gc.disable()  # it would go through all nodes of all files again and again, which are no garbage
+    try:
+        return [path for path in sorted(tests.rglob("test_*.py")) if touches(path, tests)]
+    finally:
+        for known in (_tree, _nodes, _module_touches, _touching_fixtures):
+            known.cache_clear()  # else every later collection goes through them
+        if collects:
+            gc.enable()
 
 
 def touches(path: Path, tests: Path) -> bool:
@@ -91,9 +100,15 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def _nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All that is in it: walked once, asked often."""
+    return (*ast.walk(tree),)
+
+
 def _bindings(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """(name, top module) of every import."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield (alias.asname or alias.name).split(".")[0], alias.name.split(".")[0]
@@ -109,7 +124,7 @@ def _imported(tree: ast.AST) -> set[str]:
 def _names(tree: ast.AST) -> set[str]:
     """Every name that is used, arguments included, and what `usefixtures` names."""
     names = set[str]()
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Name):
             names.add(node.id)
         elif isinstance(node, ast.arg):
@@ -125,7 +140,7 @@ def _calls_os(tree: ast.AST) -> bool:
         and isinstance(node.value, ast.Name)
         and node.value.id == "os"
         and node.attr in OF_OS
-        for node in ast.walk(tree)
+        for node in _nodes(tree)
     )
 
 
@@ -133,7 +148,7 @@ def _helpers(tree: ast.AST, tests: Path) -> dict[str, Path]:
     """The files of the helpers that are imported, by the names that they or parts of them have there, and of programs
     (`"killed_writer.py"`) that are run as children."""
     found: dict[str, Path] = {}
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module and (node.module + ".").startswith(HELPERS):
             place = tests.joinpath(*node.module.split(".")[2:])
             is_folder = place.is_dir()
