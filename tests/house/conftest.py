@@ -60,6 +60,7 @@ class House:
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
+        self._imports: dict[Path, list[Import]] = {}
 
     def at(self, root: Path) -> House:
         """The same questions about another folder: the rules are tried on toys."""
@@ -91,6 +92,12 @@ class House:
         ]
 
     def imports(self, file: Path) -> list[Import]:
+        """Of a file that stays as it is: several rules ask about each, and parsing all of them takes seconds."""
+        if file not in self._imports:
+            self._imports[file] = self._parsed_imports(file)
+        return self._imports[file]
+
+    def _parsed_imports(self, file: Path) -> list[Import]:
         found: list[Import] = []
         package = ["flightlog", *file.parent.parts]
         for node in ast.walk(ast.parse((self.root / file).read_text(), str(file))):
