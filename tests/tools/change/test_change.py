@@ -26,6 +26,7 @@ def topic(path: Path, name: str) -> flightlog.Topic | None:
         return view.topic(name)
 
 
+@pytest.mark.ci
 def test_topics(cli: Cli, clean_store: Path) -> None:
     create = ("topic", "create", clean_store, "bills", "--queues", "3", "--perm", "r", "--attribute", "a=b")
     finished = cli(*create)
@@ -55,6 +56,7 @@ def test_topics(cli: Cli, clean_store: Path) -> None:
     assert missing.code == 2 and "'orders'" in missing.err
 
 
+@pytest.mark.ci
 def test_a_groups_offset_and_settings(cli: Cli, clean_store: Path) -> None:
     commit = ("group", "commit", clean_store, "billing", "orders", "1", "77")
     shown = cli(*commit)
