@@ -140,7 +140,7 @@ def salvage(
     _carry_state(source, root, target if write else None, report)
     if write:
         new = replace(settings, segment_size=segment_size, commit_log_folders=(), commit_log_read_only_folders=())
-        MessageStore.open(target, replace(new, deliver_delayed=False, accept_future_store_time=True)).close()
+        _open_once(disk, target, replace(new, deliver_delayed=False, accept_future_store_time=True), report)
         with ReadOnlyStore(target, disk, new) as view:
             report.after = view.verify()
     return report
@@ -155,11 +155,21 @@ def _segments(disk: Disk, root: Path, settings: StoreSettings) -> tuple[list[Seg
             base = segment_base(entry.name)
             if base is not None and not entry.is_folder and 0 < entry.size <= MAX_FILE_SIZE:
                 found.setdefault(base, Segment(disk, folder / entry.name, base, entry.size))
-    progress = read_progress(disk, root)  # of files with wrong lengths the most common one may be no better
-    size = settings.segment_size or (0 if progress is None else progress.segment_size)
+    size = settings.segment_size or _noted_segment_size(disk, root)
     size = size or list_log_files(disk, folders, tolerant=True).segment_size or DEFAULT_SEGMENT_SIZE
     size = -(-size // PAGE_SIZE) * PAGE_SIZE  # the only file may have been cut
     return [found[base] for base in sorted(found)], size
+
+
+def _noted_segment_size(disk: Disk, root: Path) -> int:
+    """The segment size that the progress page has, which holds where files have wrong lengths; 0 without a page."""
+    try:
+        progress = read_progress(disk, root)
+    except TooManyFilesError:
+        raise
+    except DiskError:
+        return 0  # `_limit` reports it
+    return 0 if progress is None else progress.segment_size
 
 
 def _up_to(segments: list[Segment], limit: int) -> Iterator[tuple[Segment, int]]:
@@ -274,9 +284,9 @@ class _Carrier:
             return queue_offset
         expected, lost_before = known
         missing = queue_offset - expected
-        if missing <= 0:
-            return queue_offset  # 0 and more: the topic was deleted and made again, without a note
-        if missing > (self._lost_size - lost_before) // FIXED_V1_V4_SIZE:
+        if missing == 0 or queue_offset == 0:
+            return queue_offset  # 0 again: the topic was deleted and made again, without a note
+        if missing < 0 or missing > (self._lost_size - lost_before) // FIXED_V1_V4_SIZE:
             self._report.renumbered += 1  # no CRC covers a queue offset
             return expected
         for lost in range(expected, queue_offset):
@@ -311,6 +321,20 @@ def _carry_state(disk: Disk, root: Path, target: Path | None, report: SalvageRep
         disk.sync_folder(target / CONFIG_FOLDER)
 
 
+def _open_once(disk: Disk, target: Path, settings: StoreSettings, report: SalvageReport) -> None:
+    """Have recovery build what is derived. A state file that is JSON and yet makes no sense is left out."""
+    while True:
+        try:
+            MessageStore.open(target, settings).close()
+            return
+        except ConfigFileError as e:
+            if e.path.name not in report.state_files:
+                raise
+            disk.remove(e.path)
+            report.state_files.remove(e.path.name)
+            report.state_files_lost.append(str(e))
+
+
 def _content(disk: Disk, path: Path) -> bytes | None:
     """What a state file holds; None if it is not whole."""
     try:
@@ -318,7 +342,9 @@ def _content(disk: Disk, path: Path) -> bytes | None:
     except DiskError:
         return None
     try:
-        content = file.read(0, min(file.size(), MAX_CONFIG_SIZE + 1))
+        if file.size() > MAX_CONFIG_SIZE:
+            return None
+        content = file.read(0, file.size())
         parse_config(content, path)
     except (DiskError, ConfigFileError):
         return None

@@ -6,7 +6,7 @@ While a writer is alive, only records that it has made visible and dispatched ar
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -216,6 +216,8 @@ class _QueueCheck:
             self.dispatched = min(end, progress.dispatched)  # dispatch of a live writer may lag behind its log
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._ends: dict[QueueKey, int] = {}
+        self._compared: Counter[QueueKey] = Counter()
+        """Entries that records of the log stand for."""
         self._may_lag_from = shutdown_state.dispatched_below(end)
         """Physical offset from which on the last writer may not have dispatched records."""
         self._wrong: dict[QueueKey, tuple[int, int, int]] = {}
@@ -288,6 +290,7 @@ class _QueueCheck:
         if len(there) < len(units) or not self._same(key, queue, there, units).all():
             return False
         self._ends[key] = first + len(units)
+        self._compared[key] += len(units)
         self._report.queue_entries += len(units)
         return True
 
@@ -306,6 +309,7 @@ class _QueueCheck:
             # RocketMQ deleted the topic and created it again, without a note: earlier messages are in no queue.
             indexes, units = indexes[first_again:], units[first_again:]
             self._wrong.pop(key, None)
+            self._compared.pop(key, None)
         self._ends[key] = int(indexes[-1]) + 1
         self._report.queue_entries += len(indexes)
         queue = self._queues.get(key)
@@ -316,6 +320,7 @@ class _QueueCheck:
         same = np.zeros(len(indexes), dtype=bool)
         if queue is not None:
             same[known] = self._same(key, queue, there[at[known]], units[known])
+        self._compared[key] += int(np.count_nonzero(same))
         if not same.all():
             wrong = indexes[~same]
             first_wrong, count, lowest = self._wrong.get(key, (int(wrong[0]), 0, INT64_MAX))
@@ -338,6 +343,16 @@ class _QueueCheck:
             if len(holes):
                 first = queue.min_index + int(holes[0])
                 self._add(key, first, f"{len(holes)} entries without a record among real ones", REMAKE)
+            is_real[max((end or 0) - queue.min_index, 0) :] = False  # phantoms, below
+            offsets = units["physical_offset"]
+            claimed = np.flatnonzero(is_real & (offsets >= self._reader.min_offset) & (offsets < whole.end))
+            # Of damaged records nothing is known, and entries of a deleted topic stay until retention takes them.
+            is_known = not whole.damage and self.dispatched >= whole.end and not self._rules.deleted.below(key[0])
+            is_right = key not in self._wrong or self._wrong[key][0] >= queue.end
+            if is_known and is_right and len(claimed) > self._compared[key]:
+                first = queue.min_index + int(claimed[0])
+                meaning = f"{len(claimed) - self._compared[key]} entries of records that name another place"
+                self._add(key, first, meaning, REMAKE)
         if self.dispatched < whole.end:
             return
         if end is None:

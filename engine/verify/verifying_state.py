@@ -62,7 +62,9 @@ def _problem(disk: Disk, path: Path) -> str | None:
         except DiskError:
             return None
         try:
-            raw = file.read(0, min(file.size(), MAX_CONFIG_SIZE + 1))
+            if file.size() > MAX_CONFIG_SIZE:
+                return f"{file.size()} bytes, a state file has at most {MAX_CONFIG_SIZE}"
+            raw = file.read(0, file.size())
         except DiskError:
             return None
         finally:

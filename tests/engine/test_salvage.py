@@ -129,6 +129,21 @@ def test_deleted_topics_stay_deleted(root: Path, tmp_path: Path, assert_clean: A
     assert_clean(tmp_path / "out")
 
 
+@pytest.mark.parametrize("content", [b"{", b'{"topicConfigTable":{"t":{"topicName":"other"}}}', None])
+def test_state_files_that_cannot_be_read(
+    content: bytes | None, root: Path, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    path = root / "config" / "topics.json"
+    for backup in path.parent.glob("*.bak"):
+        backup.unlink()
+    with path.open("wb") as file:
+        file.truncate(1 << 33) if content is None else file.write(content)
+    report = flightlog.salvage(root, tmp_path / "out", write=True)
+    assert "topics.json" not in report.state_files and len(report.state_files_lost) == 1
+    assert fields(tmp_path / "out") == fields(root)
+    assert_clean(tmp_path / "out")
+
+
 def test_it_is_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(flightlog.UsageError, match="empty"):
         flightlog.salvage(root, root, write=True)

@@ -337,6 +337,22 @@ def test_missing_queue_files(loss: str, root: Path, assert_clean: AssertClean) -
     assert_clean(root)
 
 
+def test_an_entry_whose_record_names_another_queue(tmp_path: Path, assert_clean: AssertClean) -> None:
+    """No CRC covers properties: a byte changed there takes the record out of a light queue whose entry stays."""
+    settings = StoreSettings(multi_dispatch=True, segment_size=64 << 10)
+    path = tmp_path / "store"
+    with flightlog.open(path, settings) as store:
+        for number in range(9):
+            store.put(Message("t", b"body", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}, keys=f"k{number}"))
+        place = next(iter(store.read("%LMQ%a", 0, 4))).physical_offset
+    (path / "flightlog" / "open-seal").unlink()
+    segment_path = path / "commitlog" / f"{0:020}"
+    at = segment_path.read_bytes().index(b"%LMQ%a", place)
+    change(segment_path, at, b"%LMQ%b")
+    found = [f for f in findings(path) if f.path.parts[-2] == "%LMQ%a"]
+    assert [f.meaning for f in found] == ["1 entries of records that name another place"]
+
+
 def test_phantom_entries(root: Path, assert_clean: AssertClean) -> None:
     last = max((root / "consumequeue" / "t" / "1").iterdir())
     used = len(last.read_bytes().rstrip(b"\0")) // 20 + 1
