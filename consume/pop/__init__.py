@@ -8,4 +8,8 @@
 
 Formats and rules are those of RocketMQ 5.3.3 (`PopMessageProcessor`, `AckMessageProcessor`,
 `ChangeInvisibleTimeProcessor`, `PopReviveService`), with its in-memory merging switched off, as it is by default there.
+
+The room inside imports formats and names of this one, and no other room:
+
+    revive -> nothing
 """

@@ -62,8 +62,7 @@ class CheckPoint:
     revive_offset: int = -1
     """Where it is in the revive topic."""
     acked_bits: int = 0
-    """Bit n: the ack of `offsets[n]` was found. Many check points may be due at once, and a set in each costs 200
-    bytes."""
+    """Bit n: the ack of `offsets[n]` was found."""
 
     @property
     def revive_ms(self) -> int:
@@ -74,6 +73,10 @@ class CheckPoint:
     def open_offsets(self) -> list[int]:
         """Those without an ack."""
         return [offset for place, offset in enumerate(self.offsets) if not self.acked_bits >> place & 1]
+
+    @property
+    def acked_offsets(self) -> set[int]:
+        return set(self.offsets).difference(self.open_offsets)
 
     def note_acked(self, offsets: Container[int]) -> None:
         """Offsets that are not this check point's are left out."""
@@ -162,7 +165,7 @@ def read_check_point(body: bytes) -> CheckPoint:
         sys.intern(str(found.get("bn") or "")),
     )
     offsets = tuple(start + diff for diff in diffs[:count])
-    put_count, bits = int(found.get("rp") or 0), json_whole(found, "bm")
+    put_count, bits = int(found.get("rp") or 0), json_whole(found, "bm") & 0xFFFF_FFFF  # Java's int
     return CheckPoint(key, json_whole(found, "it"), offsets, put_count, acked_bits=bits)
 
 

@@ -57,7 +57,8 @@ from .pop_topics import REVIVE_QUEUE_COUNT, REVIVE_TOPIC, retry_topic
 from .popped import HandleWords, PopHandle, PoppedMessage, words_by_check_point, words_of
 from .recovery import recover_offsets
 from .renewals import LEAST_SLICE_MS, Renewals
-from .revive import ReviveQueue
+from .revive.revive_queue import ReviveQueue
+from .revive.revived_pops import RevivedPops
 
 log = logging.getLogger("flightlog.pop")
 
@@ -106,7 +107,10 @@ class PopService:
         self._is_idle = False
         """Whether the thread sleeps until something arrives in the revive topic."""
         self._reviving = threading.Lock()
-        self._queues = [ReviveQueue(store, self._letters, number, broker_name) for number in range(REVIVE_QUEUE_COUNT)]
+        revived = RevivedPops(store)
+        self._queues = [
+            ReviveQueue(store, self._letters, revived, number, broker_name) for number in range(REVIVE_QUEUE_COUNT)
+        ]
         self._save_due_s: float | None = None
         self._failure = ""
         self._wake_up = WakeUp()

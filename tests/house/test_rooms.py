@@ -36,6 +36,7 @@ WORDS = {
         "topic",
     },
     "engine": {"message_store", "read_only"},  # engine/backup and engine/repair take whole stores
+    "consume/pop": {"check_point", "pop_topics"},
     "store/native": {"fast_path_protocol"},
     "spark": {"entry", "schema"},
     "tools": {"counting_disk", "inspecting", "output", "program", "progress_bar", "words"},

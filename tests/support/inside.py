@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flightlog import ReadOnlyStore, Store, Stores, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
+from flightlog.consume.pop.revive.revive_queue import ReviveQueue
 from flightlog.engine.delay.delay_levels import DelayLevels
 from flightlog.engine.delay.delay_service import DelayService
 from flightlog.engine.delay.store_timers import Timers
@@ -336,6 +337,10 @@ def transactions_by_hand(store: AnyStore) -> Transactions:
     found = Transactions.of(engine(store))
     found.thread.start = lambda: None  # type: ignore[method-assign]
     return found
+
+
+def revive_queues(store: Store) -> list[ReviveQueue]:
+    return store.pop_service._queues
 
 
 def pop_by_hand(store: Store) -> None:

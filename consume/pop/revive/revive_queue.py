@@ -20,18 +20,16 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from ...engine.message_store import MessageStore
-from ...store.errors import CorruptQueueError, CorruptRecordError
-from ...store.format import property_names as props
-from ...store.format.crc_property import CRC_PROPERTY
-from ...store.format.record import RETRY_TOPIC_PREFIX
-from ...store.format.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
-from ...store.message import Message
-from ...store.stored_message import StoredMessage
-from ..retry.dead_letters import DeadLetters
-from ..retry.put_since import PutSince
-from ..retry.send_back import REVIVED, make_topic
-from .check_point import (
+from ....engine.message_store import MessageStore
+from ....store.errors import CorruptQueueError, CorruptRecordError
+from ....store.format import property_names as props
+from ....store.format.crc_property import CRC_PROPERTY
+from ....store.format.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
+from ....store.message import Message
+from ....store.stored_message import StoredMessage
+from ...retry.dead_letters import DeadLetters
+from ...retry.send_back import REVIVED, make_topic
+from ..check_point import (
     ACK_TAG,
     BATCH_ACK_TAG,
     CHECK_POINT_TAG,
@@ -41,7 +39,9 @@ from .check_point import (
     read_ack,
     read_check_point,
 )
-from .pop_topics import REVIVE_GROUP, REVIVE_TOPIC, retry_topic
+from ..pop_topics import REVIVE_GROUP, REVIVE_TOPIC, retry_topic
+from .revived_pops import RevivedPops, pop_of
+from .waiting_points import PackedKeys, WaitingPoints
 
 log = logging.getLogger("flightlog.pop")
 
@@ -57,19 +57,19 @@ RETRY_DELAYS_S = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1
 class ReviveQueue:
     """One queue of the revive topic. Not safe from several threads."""
 
-    def __init__(self, store: MessageStore, letters: DeadLetters, queue_id: int, own_name: str) -> None:
+    def __init__(
+        self, store: MessageStore, letters: DeadLetters, revived_pops: RevivedPops, queue_id: int, own_name: str
+    ) -> None:
         self._store, self._letters, self._queue_id, self._own_name = store, letters, queue_id, own_name
+        self._revived_pops = revived_pops
         worked_off = store.offsets.get(REVIVE_GROUP, REVIVE_TOPIC, queue_id)
         self._next_offset = 0 if worked_off is None else worked_off + 1
         self._worked_off_end = self._next_offset
         """Where this life began: check points before it were worked off by earlier ones."""
-        self._put_before: dict[str, PutSince[str]] = {}
-        """What earlier lives put to each retry topic."""
-        self._points: dict[CheckPointKey, CheckPoint] = {}
-        """Those that were read and are not worked off, in order."""
-        self._worked_off: set[tuple[CheckPointKey, int]] | None = None
-        """Of earlier lives, the last of them; None: not looked at yet. After a crash the timers deliver again what they
-        delivered since their last save, check points too."""
+        self._points = WaitingPoints()
+        self._worked_off: _WorkedOff | None = None
+        """None: not looked at yet. After a crash the timers deliver again what they delivered since their last save,
+        check points too."""
 
     def __len__(self) -> int:
         """How many check points wait here."""
@@ -80,11 +80,14 @@ class ReviveQueue:
         settled_ms = self._store.timers.settled_ms(now_ms)  # before the reading
         self._read_new()
         revived = 0
-        for key, point in tuple(self._points.items()):
-            if settled_ms - point.revive_ms <= SAFETY_MS:
-                break
-            revived += self._work_off(point)
-            del self._points[key]
+        for key in self._points.visible_before(settled_ms - SAFETY_MS):
+            point = self._points.get(key)
+            try:
+                revived += self._work_off(point)
+            except BaseException:  # what was put does not come a second time
+                self._points.note_acked(point.key, point.acked_offsets)
+                raise
+            self._points.remove(key)
             self._store.offsets.set(REVIVE_GROUP, REVIVE_TOPIC, self._queue_id, point.revive_offset)
         return revived
 
@@ -103,9 +106,9 @@ class ReviveQueue:
                 text = "queue %d of the revive topic, offset %d: passed over: %s"
                 log.warning(text, self._queue_id, message.queue_offset, e, extra={"cause": repr(e)})
 
-    def _last_worked_off(self) -> set[tuple[CheckPointKey, int]]:
+    def _last_worked_off(self) -> _WorkedOff:
         """The check points that came within RECENT_MS before this life, as far as they were worked off."""
-        found: set[tuple[CheckPointKey, int]] = set()
+        found = _WorkedOff()
         if self._worked_off_end == 0:
             return found
         last = self._store.get(REVIVE_TOPIC, self._queue_id, self._worked_off_end - 1, 1).messages
@@ -117,25 +120,19 @@ class ReviveQueue:
                 break
             if message.tags == CHECK_POINT_TAG:
                 with suppress(ValueError):
-                    point = read_check_point(message.body)
-                    found.add((point.key, point.put_count))
+                    found.add(read_check_point(message.body))
         return found
 
     def _note(self, message: StoredMessage) -> None:
         if message.tags == CHECK_POINT_TAG:
             point = read_check_point(message.body)
-            if self._worked_off and (point.key, point.put_count) in self._worked_off:
+            if self._worked_off and point in self._worked_off:
                 return
             point.revive_offset = message.queue_offset
-            before = self._points.pop(point.key, None)
-            if before is not None:  # the same one once more, in its new place
-                point.note_acked(set(before.offsets) - set(before.open_offsets))
-            self._points[point.key] = point
+            self._points.add(point)
         elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
             ack = read_ack(message.body, self._own_name)
-            acked = self._points.get(ack.key)
-            if acked is not None:
-                acked.note_acked(ack.offsets)
+            self._points.note_acked(ack.key, ack.offsets)
 
     def _work_off(self, point: CheckPoint) -> int:
         key = point.key
@@ -164,9 +161,7 @@ class ReviveQueue:
     def _is_done(self, point: CheckPoint, message: StoredMessage, retry: str) -> bool:
         """Whether the message was given up, or a life that ended before its offsets were saved has put it there."""
         key = point.key
-        if retry not in self._put_before:
-            self._put_before[retry] = PutSince(self._store, retry, _revived_pop, is_growing=False)
-        return self._put_before[retry].has(_pop_of(key, message.queue_offset), point.revive_ms) or self._letters.has(
+        return self._revived_pops.has(retry, key, message.queue_offset, point.revive_ms) or self._letters.has(
             key.group, message, key.pop_time_ms
         )
 
@@ -178,21 +173,34 @@ class ReviveQueue:
         self._store.put(check_point_message(again, self._queue_id))
 
 
+class _WorkedOff:
+    """Check points of earlier lives, packed: there may be as many as come in RECENT_MS."""
+
+    def __init__(self) -> None:
+        self._keys = PackedKeys()
+        self._found: set[tuple[bytes, int] | bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, point: CheckPoint) -> None:
+        """Raises ValueError for numbers that no check point has."""
+        self._found.add(self._name(point))
+
+    def __contains__(self, point: CheckPoint) -> bool:
+        return self._name(point) in self._found
+
+    def _name(self, point: CheckPoint) -> tuple[bytes, int] | bytes:
+        """Few are put again."""
+        packed = self._keys.pack(point.key)
+        return (packed, point.put_count) if point.put_count else packed
+
+
 def make_retry_topic(store: MessageStore, group: str, name: str) -> None:
     """A retry topic has one queue, and its group begins there with the first message."""
     make_topic(store, name, 1)
     if store.offsets.get(group, name, 0) is None:
         store.offsets.set(group, name, 0, 0)
-
-
-def _pop_of(key: CheckPointKey, queue_offset: int) -> str:
-    """What names one pop of one message among all that come to a retry topic."""
-    is_retry = key.topic.startswith(RETRY_TOPIC_PREFIX)
-    return f"{key.pop_time_ms} {key.start_offset} {is_retry:d} {key.queue_id} {queue_offset}"
-
-
-def _revived_pop(message: StoredMessage) -> str | None:
-    return message.properties.get(REVIVED)
 
 
 def retried(found: StoredMessage, retry: str, key: CheckPointKey) -> Message:
@@ -201,7 +209,7 @@ def retried(found: StoredMessage, retry: str, key: CheckPointKey) -> Message:
     properties = {name: value for name, value in found.properties.items() if name not in left_out}
     if found.reconsume_times == 0 or FIRST_POP_TIME not in properties:
         properties[FIRST_POP_TIME] = str(key.pop_time_ms)
-    properties[REVIVED] = _pop_of(key, found.queue_offset)
+    properties[REVIVED] = pop_of(key, found.queue_offset)
     return Message(
         retry,
         found.body,
