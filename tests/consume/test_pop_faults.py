@@ -16,6 +16,7 @@ from flightlog.consume.pop import pop_service
 from flightlog.store.errors import StorePoisonedError
 from flightlog.testing import kill
 from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import inside
 from flightlog.tests.support.popped_store import PoppedStore
 
 if TYPE_CHECKING:
@@ -74,6 +75,32 @@ def test_a_death_at_every_change_of_the_disk(
 ) -> None:
     step = scale.pick(ci=19, full=1)
     lives(tmp_path, name, mode, cut, range(sum(map(ord, f"{name}{mode}{cut}")) % step, MAX_CHANGES, step))
+
+
+def test_a_death_between_the_two_records_of_a_change_brings_the_message_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new check point is there, the acknowledgement of the old one is not: the order of RocketMQ's
+    `appendCheckPointThenAckOrigin`. In the other order the message would be lost."""
+    popped = PoppedStore(tmp_path / "store")
+    popped.put(1)
+    [held] = popped.receive(invisible_ms=OVER_MS)
+    putter = inside.engine(popped.store).putter
+    park_many = putter.park_many
+
+    def dies(messages: list[Message]) -> None:
+        park_many(messages[:1])
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(putter, "park_many", dies)
+        with pytest.raises(Died):
+            popped.store.change_invisible(held.handle, HELD_MS)
+    popped.reopen(killed=True)
+    came, attempts = drain(popped)
+    assert came == {1: 2} and attempts == {1: 2}
+    assert popped.store.verify().is_clean
+    popped.store.close()
 
 
 def lives(folder: Path, name: str, mode: FlushMode, cut: bool, deaths: range) -> None:
