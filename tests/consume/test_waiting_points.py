@@ -25,11 +25,20 @@ def test_what_was_added_comes_back_in_order() -> None:
         point_of(9, 9, 10, 11, revive_offset=1),
         point_of(1, 1, 5, 1 << 40, put_count=3, revive_offset=2, acked_bits=0b101),
         point_of(5, revive_offset=3, acked_bits=0xFFFF_FFFF),
+        point_of(6, revive_offset=4),
     ]
     for each in added:
         points.add(each)
-    assert [points.get(name) for name in points.visible_before(10_001)] == added and len(points) == 3
+    assert [points.get(name) for name in points.visible_before(10_001)] == added and len(points) == 4
     assert points.visible_before(10_000) == []
+
+
+def test_times_that_need_more_than_32_bits() -> None:
+    points = WaitingPoints()
+    long = point_of(1, revive_ms=1 << 33)
+    points.add(long)
+    [name] = points.visible_before((1 << 33) + 1)
+    assert points.get(name) == long
 
 
 def test_the_first_one_that_is_not_visible_holds_up_the_others() -> None:

@@ -1,11 +1,12 @@
 """Check points that were read from a queue of the revive topic and are not worked off yet, in the order of the queue.
 
 A million messages may become visible in one second, each with a check point of its own. As objects these cost 600 bytes
-each; here, packed, less than 200: a key and a value of 24 and 28 bytes, two heads of `bytes` and a place in a dict.
+each; here, packed, less than 200: a key and a value of 24 and 12 bytes, two heads of `bytes` and a place in a dict.
 
     key      names (4)  queue id (4)  start offset (8)  pop time (8)
-    value    place in the revive topic (8)  invisible time (8)  acked bits (8)  put count (2)  messages (2)
-             then, unless the messages follow each other, the distance of each from the start offset (8)
+    value    place in the revive topic (8)  invisible time (4): of one message, at the start offset, without an ack
+             or the same (8, 8), acked bits (8)  put count (2)  messages (2), then, unless the messages follow each
+             other, the distance of each from the start offset (8)
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Final
 from ..check_point import CheckPoint, CheckPointKey
 
 KEY: Final = struct.Struct("<IIqq")
+SHORT: Final = struct.Struct("<qI")
 VALUE: Final = struct.Struct("<qqQHH")
-assert (KEY.size, VALUE.size) == (24, 28)
+assert (KEY.size, SHORT.size, VALUE.size) == (24, 12, 28)
 
 
 class PackedKeys:
@@ -88,12 +90,16 @@ class WaitingPoints:
             self._keys, self._values = PackedKeys(), {}
 
     def _revive_ms(self, packed: bytes) -> int:
-        invisible_ms: int = VALUE.unpack_from(self._values[packed])[1]
+        value = self._values[packed]
+        invisible_ms: int = (SHORT if len(value) == SHORT.size else VALUE).unpack_from(value)[1]
         pop_time_ms: int = KEY.unpack(packed)[3]
         return pop_time_ms + invisible_ms
 
     def _point(self, packed: bytes, value: bytes) -> CheckPoint:
         key = self._keys.unpack(packed)
+        if len(value) == SHORT.size:
+            revive_offset, invisible_ms = SHORT.unpack(value)
+            return CheckPoint(key, invisible_ms, (key.start_offset,), revive_offset=revive_offset)
         revive_offset, invisible_ms, acked_bits, put_count, count = VALUE.unpack_from(value)
         distances = struct.unpack_from(f"<{count}q", value, VALUE.size) if len(value) > VALUE.size else range(count)
         offsets = tuple(key.start_offset + distance for distance in distances)
@@ -101,6 +107,9 @@ class WaitingPoints:
 
 
 def _value_of(point: CheckPoint) -> bytes:
+    is_plain = point.offsets == (point.key.start_offset,) and not point.acked_bits and not point.put_count
+    if is_plain and 0 <= point.invisible_ms < 1 << 32:
+        return _packed(SHORT, point.revive_offset, point.invisible_ms)
     distances = [offset - point.key.start_offset for offset in point.offsets]
     numbers = point.revive_offset, point.invisible_ms, point.acked_bits, point.put_count, len(distances)
     value = _packed(VALUE, *numbers)
