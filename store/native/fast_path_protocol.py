@@ -3,8 +3,8 @@
 A put is ordinary, and so the fast path's, if
 
     the message     is a `Message` with nothing but plain values: bytes, text, whole numbers in range, one key, a tuple
-                    or a list of them, a dict of texts; not to be compressed or delayed, of no transaction, from no
-                    given host, and one that waits
+                    or a list of them, a dict of texts, a pair of an IP address without a scope and a port; not to be
+                    compressed or delayed, of no transaction, and one that waits
     the properties  have no name with a meaning to a put
     the topic       is known to the fast path (`register_topic`), and has this queue
     the record      fits below the limit that the commit log has set (`open`)

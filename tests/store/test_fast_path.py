@@ -114,7 +114,7 @@ ODD: dict[str, tuple[Any, ...]] = {
     "flag": (1 << 31, 1 << 70, True, 0.0, None),
     "uniq_key": ("a\x01", 5, TextLike("u")),
     "born_timestamp_ms": (1 << 63, 1 << 70, True, 0.0),
-    "born_host": (("host", 1), "10.0.0.1", 5),
+    "born_host": (("host", 1), "10.0.0.1", 5, ["10.0.0.1", 5], ("::1%1", 5), ("::1", 65_536), ("::1", True), ("::1",)),
     "sys_flag": (1 << 31, 1 << 70, True, False, None, 0x40, 0x80),
     "reconsume_times": (1 << 31, None, True),
     "prepared_transaction_offset": (1 << 63, None, True),
@@ -200,7 +200,7 @@ def test_ordinary_puts_take_the_fast_path(tmp_path: Path, clock: ManualClock, as
         for number in range(20):
             store.put(Message("orders", b"body", tags="t", keys="k", queue_id=number % 4))
         assert fast_path.taken == 20
-        store.put_many([Message("orders", b"body", keys=("a", "b"), properties={"a": "1"})] * 100)
+        store.put_many([Message("orders", b"body", keys=("a", "b"), properties={"a": "1"}, born_host=("::1", 5))] * 100)
         assert fast_path.taken == 120
         assert store.put_async(Message("orders", b"body")).result(60).queue_offset == 106
         assert fast_path.taken == 121

@@ -6,6 +6,7 @@ Whole stores are in test_fast_path.py; this runs over a kernel with sanitizers, 
 from __future__ import annotations
 
 import gc
+import ipaddress
 import random
 import sys
 import threading
@@ -102,6 +103,17 @@ TEXTS = (
     "k" * 4090,
 )
 
+BORN_HOSTS: tuple[Any, ...] = (
+    *(None, None, ("10.0.0.1", 0), ("255.255.255.255", 65_535), ("2001:db8::8:800:200c:417a", 4711), ("::", 1)),
+    *(("::ffff:1.2.3.4", 80), ("0:0:0:0:0:0:0:1", 80)),
+)
+NO_BORN_HOSTS: tuple[Any, ...] = (
+    *((), ("10.0.0.1",), ("10.0.0.1", 1, 1), ["10.0.0.1", 1], "10.0.0.1:1", 5, ("host", 1), ("", 1), ("1.2.3", 1)),
+    *(("10.0.0.1", -1), ("10.0.0.1", 65_536), ("10.0.0.1", 1 << 70), ("10.0.0.1", "1"), ("10.0.0.1", True)),
+    *((b"\x0a\0\0\1", 1), (167_772_161, 1), ("10.0.0.1\0", 1), ("::1\0::", 1), ("\ud800", 1), ("1\u0660.0.0.1", 1)),
+    *(("fe80::1%eth0", 1), ("10.0.0.01", 1), ("1::2::3", 1), ("::10000", 1), ("[::1]", 1), ("10.0.0.1 ", 1)),
+)
+
 
 def some_message(dice: random.Random) -> Message:
     """Mostly ordinary; every now and then a value that is not."""
@@ -129,6 +141,7 @@ def some_message(dice: random.Random) -> Message:
         flag=number(),
         uniq_key=text(),
         born_timestamp_ms=dice.choice((None, None, number())),
+        born_host=dice.choice(NO_BORN_HOSTS if dice.random() < 0.05 else BORN_HOSTS),
         sys_flag=number(),
         reconsume_times=number(),
         prepared_transaction_offset=number(),
@@ -169,6 +182,54 @@ def test_what_is_written_and_what_is_not(seed: int) -> None:
             assert result.queue_offset == before[2].get((message.topic, message.queue_id), 0)
             assert stage.page[APPENDED * 8 : (VISIBLE + 1) * 8] == after[4].to_bytes(8, "little") * 2
     assert taken > 150
+
+
+@pytest.mark.parametrize("host", BORN_HOSTS)
+def test_the_sender_s_address_is_a_field(host: Any) -> None:
+    stage = Stage(1000, 1000)
+    stage.register_topic("orders")
+    message = Message("orders", b"body", born_host=host)
+    result = stage.fast_path.put(message)
+    assert result is not None
+    assert bytes(stage.segment[: result.size]) == encoded(message, result)
+    (second,) = stage.fast_path.put_many((message,), 0) or []
+    assert bytes(stage.segment[result.size :][: second.size]) == encoded(message, second)
+
+
+@pytest.mark.parametrize("host", NO_BORN_HOSTS, ids=ascii)
+def test_another_sender_is_for_the_slow_path(host: Any) -> None:
+    stage = Stage(1000, 1000)
+    stage.register_topic("orders")
+    before = stage.state()
+    message = Message("orders", b"body", born_host=host)
+    assert stage.fast_path.put(message) is None
+    assert stage.fast_path.put_many((message,), 0) is None
+    assert stage.state() == before
+
+
+def test_no_address_is_taken_that_the_slow_path_refuses() -> None:
+    """The kernel and Python read addresses with two parsers: valid ones, with some characters changed."""
+    dice = random.Random(7)
+    taken = refused = 0
+    for _ in range(3000):
+        stage = Stage(1000, 1000)
+        stage.register_topic("orders")
+        make = dice.choice((ipaddress.IPv4Address, ipaddress.IPv6Address))
+        bits = 32 if make is ipaddress.IPv4Address else 128
+        number = dice.getrandbits(bits) & dice.choice((-1, 0xFFFF, 0xFFFF00FF, 0xFF << 112))
+        text = list(dice.choice((str(make(number)), make(number).exploded, "::ffff:1.2.3.4", "1:2:3:4:5:6:7::")))
+        for _ in range(dice.randrange(4)):
+            place = dice.randrange(len(text) + 1)
+            text[place : place + dice.randrange(2)] = dice.choice(("", ":", "::", ".", "0", "f", "g", "%", "255", " "))
+            text = text or ["0"]
+        message = Message("orders", b"", born_host=("".join(text), 1))
+        result = stage.fast_path.put(message)
+        if result is None:
+            refused += 1
+        else:
+            taken += 1
+            assert bytes(stage.segment[: result.size]) == encoded(message, result)
+    assert taken > 500 and refused > 500
 
 
 def test_the_last_byte_that_it_may_write() -> None:

@@ -204,7 +204,7 @@ PyObject *fast_path_append(struct fast_path *fast_path, PyObject *const *argumen
         .topic = arguments[TOPIC], .queue_id = arguments[QUEUE_ID], .body = arguments[BODY], .tags = arguments[TAGS],
         .keys = arguments[KEYS], .properties = arguments[PROPERTIES], .uniq_key = arguments[UNIQ_KEY],
         .flag = arguments[FLAG], .born_timestamp = arguments[BORN_TIMESTAMP], .reconsume_times = zero,
-        .prepared_offset = zero,
+        .prepared_offset = zero, .born_host = Py_None,
     };
     PyObject *result = put_timed(fast_path, NULL, &fields);
     Py_DECREF(zero);

@@ -1,5 +1,9 @@
 /* Converts the Python objects of a message to the numbers and bytes of a record. */
 #include "fast_path_steps.h"
+
+#include <arpa/inet.h>
+
+#include "byteorder.h"
 #include "message_fields.h"
 
 /* ---- integers ---- */
@@ -17,15 +21,15 @@ int fast_path_read_fields(const struct fast_path *fast_path, PyObject *message, 
         .topic = given->topic, .body = given->body, .tags = given->tags, .keys = given->keys,
         .properties = given->properties, .queue_id = given->queue_id, .uniq_key = given->uniq_key, .flag = given->flag,
         .reconsume_times = given->reconsume_times, .prepared_offset = given->prepared_transaction_offset,
-        .born_timestamp = given->born_timestamp_ms,
+        .born_timestamp = given->born_timestamp_ms, .born_host = given->born_host,
     };
     if (fields->topic == NULL || fields->body == NULL || fields->tags == NULL || fields->keys == NULL ||
         fields->properties == NULL || fields->queue_id == NULL || fields->uniq_key == NULL || fields->flag == NULL ||
         fields->reconsume_times == NULL || fields->prepared_offset == NULL || fields->born_timestamp == NULL ||
-        !is_zero(fast_path, given->sys_flag) || !is_zero(fast_path, given->delay_level)) {
+        fields->born_host == NULL || !is_zero(fast_path, given->sys_flag) || !is_zero(fast_path, given->delay_level)) {
         return 0;
     }
-    return given->born_host == Py_None && given->compress == Py_None && given->wait_store_ok == Py_True;
+    return given->compress == Py_None && given->wait_store_ok == Py_True;
 }
 
 static int exact_integer(PyObject *object, int64_t low, int64_t high, int64_t *value) {
@@ -42,6 +46,32 @@ int fast_path_exact_int32(PyObject *object, int32_t *value) {
     *value = (int32_t)number;
     return 1;
 }
+
+/* ---- hosts ---- */
+
+/* A pair of an address and a port, as encode_host() of store/format/host.py encodes it. 0 for anything else, and for an
+ * IPv6 address with a scope. */
+static int encode_host(PyObject *host, uint8_t raw[HOST_V6_SIZE], struct bytes *encoded) {
+    int64_t port;
+    Py_ssize_t size;
+    if (!PyTuple_CheckExact(host) || PyTuple_Size(host) != 2) return 0;
+    PyObject *const address = PyTuple_GetItem(host, 0);
+    if (!PyUnicode_CheckExact(address) || !exact_integer(PyTuple_GetItem(host, 1), 0, UINT16_MAX, &port)) return 0;
+    const char *const text = PyUnicode_AsUTF8AndSize(address, &size);
+    if (text == NULL) {
+        PyErr_Clear(); /* the slow path raises the error */
+        return 0;
+    }
+    if (strlen(text) != (size_t)size) return 0;
+    if (inet_pton(AF_INET, text, raw) == 1) encoded->size = HOST_V4_SIZE;
+    else if (inet_pton(AF_INET6, text, raw) == 1) encoded->size = HOST_V6_SIZE;
+    else return 0;
+    store32(raw + encoded->size - 4, (int32_t)port);
+    encoded->data = raw;
+    return 1;
+}
+
+/* ---- the record ---- */
 
 int fast_path_prepare_record(struct fast_path *fast_path, const struct fields *fields,
                              uint8_t properties[FAST_PATH_PROPERTIES_MAX],
@@ -72,7 +102,9 @@ int fast_path_prepare_record(struct fast_path *fast_path, const struct fields *f
     record->properties = (struct bytes){properties, (size_t)properties_size};
     record->topic = topic->bytes;
     record->store_host = record->born_host = fast_path->host;
-    record->sys_flag = record->store_host.size == HOST_V6_SIZE ? BORN_HOST_V6 | STORE_HOST_V6 : 0;
+    if (fields->born_host != Py_None && !encode_host(fields->born_host, out->born_host, &record->born_host)) return 0;
+    record->sys_flag = (record->born_host.size == HOST_V6_SIZE ? BORN_HOST_V6 : 0) |
+                       (record->store_host.size == HOST_V6_SIZE ? STORE_HOST_V6 : 0);
     record->magic = record->topic.size <= TOPIC_MAX_V1 ? MAGIC_V1 : MAGIC_V2;
     const char *refusal;
     out->size = record_size(record, &refusal);

@@ -10,11 +10,12 @@
 /* The fields of a message, borrowed. */
 struct fields {
     PyObject *topic, *body, *tags, *keys, *properties, *queue_id, *uniq_key;
-    PyObject *flag, *reconsume_times, *prepared_offset, *born_timestamp;
+    PyObject *flag, *reconsume_times, *prepared_offset, *born_timestamp, *born_host;
 };
 
 struct prepared {
-    struct record record;
+    struct record record; /* its born_host may be the array below: the struct must stay where it is */
+    uint8_t born_host[HOST_V6_SIZE];
     int32_t size;
     PyObject *topic; /* capsule, borrowed */
     int has_born_timestamp;

@@ -217,9 +217,14 @@ def _is_plain(message: Message) -> bool:
         and type(message.properties) in (dict, type(None))
         and all(type(text) is str for pair in (message.properties or {}).items() for text in pair)
         and message.wait_store_ok is True
-        and message.born_host is None
+        and (message.born_host is None or _is_plain_host(message.born_host))
         and message.compress is None
     )
+
+
+def _is_plain_host(host: object) -> bool:
+    """Whether it is a pair of text and a whole number. An IPv6 address with a scope is for the slow path."""
+    return type(host) is tuple and [type(part) for part in host] == [str, int] and "%" not in host[0]
 
 
 def _now_ms() -> int:

@@ -26,6 +26,11 @@ from flightlog.store.native.pure.fast_path import FastPath as Reference
 PAGE_SIZE: Final = 64
 APPENDED: Final = 4
 HOSTS: Final = (("127.0.0.1", 10911), ("::1", 10911))
+BORN_HOSTS: Final[tuple[Any, ...]] = (
+    *(None, None, None, ("10.0.0.1", 0), ("2001:db8::1", 65_535), ("::ffff:1.2.3.4", 1), ("::1%eth0", 1)),
+    *(("host", 1), ("10.0.0.01", 1), ("10.0.0.1", -1), ("10.0.0.1", 65_536), ("10.0.0.1\0", 1), ("\ud800", 1)),
+    *((b"::1", 1), ("::1", True), ["::1", 1], ("::1",), ("::1", 1, 1)),
+)
 TOPICS: Final = ("t", "u", "ünï", "x" * 127, "%RETRY%" + "x" * 121, "%RETRY%" + "y" * 248, "\ud800", "", "unknown")
 NO_TOPICS: Final = ("\ud800", "")
 """What no record can have: nobody tells the fast path of them."""
@@ -210,6 +215,7 @@ def some_message(source: Source, make: type[Message]) -> Message:
         reconsume_times=source.integer(),
     )
     kind = source.byte()
+    message.born_host = BORN_HOSTS[kind % len(BORN_HOSTS)]
     if kind >= 240:
         delattr(message, source.one_of(FIELDS))
     elif kind >= 180:
