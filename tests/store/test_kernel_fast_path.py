@@ -250,11 +250,12 @@ def test_the_last_byte_that_it_may_write() -> None:
 
 
 def test_an_end_outside_of_the_segment() -> None:
-    for end in (-1, 0, BASE - 1, BASE + 1000, BASE + 1001, 1 << 62, (1 << 63) - 1):
+    for end in (-(1 << 63), -1, 0, BASE - 1, BASE + 1000, BASE + 1001, 1 << 62, (1 << 63) - 1):
         stage = Stage(1000, 1000)
         stage.register_topic("orders")
         stage.fast_path.end = end
         assert stage.fast_path.put(Message("orders", b"body")) is None
+        assert stage.fast_path.put_many((Message("orders", b"body"),), 0) == []
         assert not any(stage.segment)
 
 

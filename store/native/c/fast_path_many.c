@@ -103,8 +103,7 @@ static enum preparation prepare_some(struct fast_path *fast_path, PyObject *mess
                                      Py_ssize_t *count) {
     const Py_ssize_t most = *count;
     size_t properties_size = 0;
-    int64_t total = BLANK_SIZE, room = fast_path->limit - fast_path->end;
-    if (fast_path->end < fast_path->base) room = 0;
+    int64_t total = BLANK_SIZE, room = fast_path->end < fast_path->base ? 0 : fast_path->limit - fast_path->end;
     if (room > PUT_MANY_SIZE) room = PUT_MANY_SIZE;
     *count = 0;
     if (fast_path_is_kept_away(fast_path)) return NOT_ORDINARY;
