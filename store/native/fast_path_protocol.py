@@ -5,7 +5,7 @@ A put is ordinary, and so the fast path's, if
     the message     is a `Message` with nothing but plain values: bytes, text, whole numbers in range, one key, a tuple
                     or a list of them, a dict of texts, a pair of an IP address without a scope and a port; not to be
                     compressed or delayed, of no transaction, and one that waits
-    the properties  have no name with a meaning to a put
+    the properties  have no name with a meaning to a put, except WAIT=true, which Java's clients always write
     the topic       is known to the fast path (`register_topic`), and has this queue
     the record      fits below the limit that the commit log has set (`open`)
     nothing         disables it: the dict of conditions, which the fast path looks at and never changes for long, is

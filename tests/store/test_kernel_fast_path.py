@@ -130,7 +130,9 @@ def some_message(dice: random.Random) -> Message:
     keys: Any = dice.choice(((), "", "k", ("k", text() or "l"), [text() or "k"], text() or "", ("k1", "k2", "k3")))
     properties: Any = dice.choice((None, None, {}, {text() or "n": text() or "v"}, {"a": text() or "v", "b": "c"}))
     if dice.random() < 0.05:
-        keys, properties = dice.choice(((None, None), ({"k"}, None), ((), {"WAIT": "false"}), ((), [1]), ((5,), {})))
+        keys, properties = dice.choice(
+            ((None, None), ((5,), {}), ({"k"}, None), ((), {"WAIT": dice.choice(("true", "false"))}), ((), [1]))
+        )
     message = Message(
         topic=dice.choice(("orders", "orders", "ünï", "ünï", "unknown")),
         body=body,
@@ -204,6 +206,21 @@ def test_another_sender_is_for_the_slow_path(host: Any) -> None:
     message = Message("orders", b"body", born_host=host)
     assert stage.fast_path.put(message) is None
     assert stage.fast_path.put_many((message,), 0) is None
+    assert stage.state() == before
+
+
+def test_a_property_that_says_what_a_put_does_anyway() -> None:
+    """Java's clients write WAIT=true into every message."""
+    stage = Stage(1000, 1000)
+    stage.register_topic("orders")
+    message = Message("orders", b"body", tags="t", properties={"a": "1", "WAIT": "true", "b": "2"})
+    result = stage.fast_path.put(message)
+    assert result is not None
+    assert bytes(stage.segment[: result.size]) == encoded(message, result)
+    before = stage.state()
+    others: tuple[Any, ...] = ({"WAIT": "false"}, {"WAIT": "True"}, {"WAIT": ""}, {"WAIT": True}, {"DELAY": "true"})
+    for properties in (*others, {"WAIT": "true", "DELAY": "1"}, {"WAIT": "true\0"}, {"WAIT": b"true"}):
+        assert stage.fast_path.put(Message("orders", b"body", properties=properties)) is None
     assert stage.state() == before
 
 

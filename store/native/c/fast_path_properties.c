@@ -65,6 +65,12 @@ static int put_optional(struct text *out, const char *head, size_t head_size, Py
     return put_bytes(out, head, head_size) && put_part(out, value, VALUE_END, 1);
 }
 
+/* Whether a name with a meaning to a put means nothing beside this value: the put waits anyway. */
+static int is_default(PyObject *name, PyObject *value) {
+    return PyUnicode_CompareWithASCIIString(name, "WAIT") == 0 && PyUnicode_CheckExact(value) &&
+           PyUnicode_CompareWithASCIIString(value, "true") == 0;
+}
+
 static int put_given(struct text *out, PyObject *properties, PyObject *special_names) {
     if (properties == Py_None) return 1;
     if (!PyDict_CheckExact(properties)) return 0;
@@ -73,10 +79,8 @@ static int put_given(struct text *out, PyObject *properties, PyObject *special_n
     while (PyDict_Next(properties, &place, &name, &value)) {
         if (!PyUnicode_CheckExact(name)) return 0;
         const int is_special = PySet_Contains(special_names, name);
-        if (is_special != 0) {
-            PyErr_Clear();
-            return 0;
-        }
+        if (is_special < 0) PyErr_Clear();
+        if (is_special < 0 || (is_special && !is_default(name, value))) return 0;
         if (!put_part(out, name, NAME_END, 1) || !put_part(out, value, VALUE_END, 1)) return 0;
     }
     return 1;

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 BLANK_SIZE = 8
 """Of the filler, for which a segment keeps room."""
+WAITS = "WAIT", "true"
+"""The only special property that leaves a put ordinary. RocketMQ's Java clients set it in all messages."""
 QUEUES_MAX = 1 << 16
 TIMED_EVERY = 16
 PUT_MANY_SIZE = 1 << 20
@@ -111,7 +113,10 @@ class FastPath:
         if self._conditions or self._segment is None or type(message) is not self._message_type:
             return None
         try:
-            if not _is_plain(message) or not self._special_names.isdisjoint(message.properties or ()):
+            if not _is_plain(message):
+                return None
+            special = self._special_names.intersection(message.properties or ())
+            if any((name, (message.properties or {})[name]) != WAITS for name in special):
                 return None
             if message.queue_id not in range(self._queue_counts.get(message.topic, 0)):
                 return None

@@ -94,8 +94,11 @@ class Source:
         return self.text() if kind == 0 else tuple(texts) if kind < 3 else texts
 
     def properties(self) -> Any:
-        count = self.byte() % 4
-        return {self.one_of(NAMES) if self.byte() > 200 else self.text(): self.text() for _ in range(count)} or None
+        found: dict[str, str] = {}
+        for _ in range(self.byte() % 4):
+            name, value = self.one_of(NAMES) if self.byte() > 200 else self.text(), self.text()
+            found[name] = "true" if name == "WAIT" and len(value) % 2 else value
+        return found or None
 
 
 class Both:
