@@ -23,7 +23,7 @@ from .consume.consumer import Consumer
 from .consume.deduplication.deduplication_window import DeduplicationWindow, EffectInProgressError
 from .consume.deliver.received import ReceivedMessage
 from .consume.deliver.subscription import Subscription
-from .consume.group.group_errors import GroupHasMembersError, GroupNotFoundError
+from .consume.group.group_errors import GroupHasMembersError, GroupNotFoundError, InvalidGroupError
 from .consume.group.group_settings import GroupSettings
 from .consume.group.group_state import GroupState
 from .consume.group.initial_offset import StartFrom
@@ -184,6 +184,7 @@ __all__ = [
     "InvalidAllocationError",
     "InvalidArgumentError",
     "InvalidFilterError",
+    "InvalidGroupError",
     "InvalidMessageError",
     "InvalidSettingsError",
     "InvalidTimerError",

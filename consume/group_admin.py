@@ -27,6 +27,7 @@ from .group.consumed_store import ConsumedStore
 from .group.group_errors import GroupHasMembersError, GroupNotFoundError
 from .group.group_state import GroupState, is_system_group, lag_of
 from .group.group_table import GroupTable
+from .group.new_group import check_new_group
 from .group.offset_reset import checked_target, reset_places
 from .group_coordinator import GroupCoordinator
 from .pop.pop_service import PopService
@@ -146,7 +147,8 @@ class GroupAdmin:
         that were received by `receive` stay with who has them, as with RocketMQ's broker. Durable when this returns.
         `dry_run` only computes the offsets.
 
-        Raises TopicNotFoundError, InvalidArgumentError, DiskError, StoreClosedError, ForkedStoreError.
+        Raises TopicNotFoundError, InvalidGroupError, InvalidArgumentError, DiskError, StoreClosedError,
+        ForkedStoreError.
         """
         group = check_group(group)
         check_topic(topic)
@@ -154,6 +156,7 @@ class GroupAdmin:
             queue_id = check_queue(topic, queue_id)
         check_flag("dry_run", dry_run)
         target = checked_target(to)
+        check_new_group(self._store, self._table, group)
         self._check_topic(topic)
         offsets = reset_places(self._store, self._store.offsets.of(group, topic), topic, target, queue_id)
         if offsets and not dry_run:
@@ -184,11 +187,12 @@ class GroupAdmin:
         that read with `get` or `pull`. Durable when this returns.
 
         Raises GroupHasMembersError if a member has the queue (`reset_offset` moves it), TopicNotFoundError,
-        QueueNotFoundError, InvalidArgumentError for an offset beyond the end of the queue, DiskError, StoreClosedError,
-        ForkedStoreError.
+        QueueNotFoundError, InvalidGroupError, InvalidArgumentError for an offset beyond the end of the queue,
+        DiskError, StoreClosedError, ForkedStoreError.
         """
         group, queue_id = check_group(group), check_queue(topic, queue_id)
         queue_offset = check_whole("queue_offset", queue_offset)
+        check_new_group(self._store, self._table, group)
         self._check_topic(topic)
         _, end = self._store.queue_bounds(topic, queue_id)
         found = self._store.topic(topic)

@@ -50,6 +50,7 @@ from .group.group_settings import GroupSettings
 from .group.group_state import GroupState
 from .group.group_table import GroupTable
 from .group.initial_offset import StartFrom
+from .group.new_group import check_new_group
 from .group.retry_policy import RetryPolicy
 from .group_admin import GroupAdmin
 from .group_coordinator import GroupCoordinator
@@ -460,6 +461,7 @@ class Store(native.OrdinaryPut):
         consume_timeout_minutes: int | None = None,
     ) -> GroupSettings:
         self._store.check_usable()
+        check_new_group(self._store, self._group_table, check_group(group))
         settings = self._group_table.update(
             group,
             is_enabled=is_enabled,

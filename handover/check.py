@@ -24,7 +24,7 @@ from ..store.disk.lock import is_held
 from ..store.format.record import RETRY_TOPIC_PREFIX
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from ..store.state.rocksdb import has_rocksdb_files, rocksdb_configs
-from ..store.topic import NAME_MAX_LENGTH, VALID_NAME, is_system_topic
+from ..store.topic import GROUP_MAX_LENGTH, NAME_MAX_LENGTH, is_client_name, is_system_topic
 from .findings import HandoverFinding, HandoverReport
 from .log_survey import LogSurvey, survey_log
 from .sizes import with_sizes
@@ -39,8 +39,6 @@ DEFAULT_SIZES = {
 SHOWN = 5
 """How many names a finding lists; it tells how many there are."""
 MAKE_CONF = "write the conf with `flightlog handover broker-conf`, and start the broker with it"
-GROUP_MAX_LENGTH = 255
-"""`Validators.CHARACTER_MAX_LENGTH`"""
 
 
 def check(
@@ -185,7 +183,7 @@ def _retention(store: _Store) -> Iterator[HandoverFinding]:
 
 
 def _topic_names(store: _Store) -> Iterator[HandoverFinding]:
-    refused = sorted(name for name in store.topics if VALID_NAME.fullmatch(name) is None or len(name) > NAME_MAX_LENGTH)
+    refused = sorted(name for name in store.topics if not is_client_name(name, NAME_MAX_LENGTH))
     if refused:
         yield HandoverFinding(
             "topic-names",
@@ -197,7 +195,7 @@ def _topic_names(store: _Store) -> Iterator[HandoverFinding]:
 
 def _group_names(store: _Store) -> Iterator[HandoverFinding]:
     groups = stored_groups(store.disk, store.root, store.view.queues())
-    refused = sorted(name for name in groups if VALID_NAME.fullmatch(name) is None or len(name) > GROUP_MAX_LENGTH)
+    refused = sorted(name for name in groups if not is_client_name(name, GROUP_MAX_LENGTH))
     if refused:
         yield HandoverFinding(
             "group-names",

@@ -10,6 +10,7 @@
     │   ├── InvalidAllocationError     an allocation strategy shared out what is not there, or the same twice
     │   ├── InconsistentGroupError     a member of a consumer group differs from those that are there
     │   ├── GroupNotFoundError         the store knows no such consumer group
+    │   ├── InvalidGroupError          a name that RocketMQ's clients refuse for a new consumer group
     │   ├── GroupHasMembersError       the consumer group has members, which the call does not allow
     │   ├── ExpiredHandleError         consume/: a popped message whose invisible time is over
     │   ├── ListenerResultError        a consumer's listener returned neither None nor a status
@@ -130,13 +131,11 @@ class WrongTypeError(InvalidArgumentError, TypeError):
 
 def shown(given: object) -> str:
     """A value as an error shows it: a path whole, else what `repr` says, cut off where that is long."""
-    if isinstance(given, Path):
-        return repr(str(given))
     try:
-        text = repr(given)
+        text = repr(str(given) if isinstance(given, Path) else given)
     except Exception:  # a failing repr of the caller's object must not hide the error that shows it
         text = object.__repr__(given)
-    return text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}..."
+    return text if len(text) <= SHOWN_LENGTH or isinstance(given, Path) else f"{text[:SHOWN_LENGTH]}..."
 
 
 def shown_body(body: object) -> str:

@@ -15,6 +15,9 @@ from .format.record import INT32_MAX, is_safe_topic
 
 VALID_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 NAME_MAX_LENGTH = 127
+GROUP_MAX_LENGTH = 255
+"""`Validators.CHARACTER_MAX_LENGTH`"""
+STRICT_WAY_OUT = ", which RocketMQ's clients take; rocketmq_strict=False allows any"
 
 NO_TOPIC_OF_APPLICATIONS = frozenset(
     {
@@ -158,18 +161,28 @@ def is_system_topic(name: str) -> bool:
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
 
 
+def is_client_name(name: str, longest: int) -> bool:
+    """Whether RocketMQ's clients take this name of a topic or group (`Validators`)."""
+    return len(name) <= longest and VALID_NAME.fullmatch(name) is not None
+
+
 def check_topic_name(name: object) -> None:
     """Raises InvalidTopicError, with the reason, for a name that RocketMQ gives no topic of an application."""
     if not isinstance(name, str):
         raise InvalidTopicError(f"topic {name!r}: a {type(name).__name__}, expected text")
-    if VALID_NAME.fullmatch(name) is None:
-        raise InvalidTopicError(f"topic {name[:200]!r}: expected one or more of the characters %|a-zA-Z0-9_-")
+    check_characters(name)
     if len(name) > NAME_MAX_LENGTH:
         raise TopicTooLongError(
             f"topic {name[:40]!r}...: {len(name)} characters, the limit of a topic's name is {NAME_MAX_LENGTH}"
         )
     if is_system_topic(name):
         raise InvalidTopicError(f"topic {name!r}: the name of one of RocketMQ's own topics; choose another one")
+
+
+def check_characters(name: str, way_out: str = "") -> None:
+    """Raises InvalidTopicError for characters that RocketMQ's clients refuse in the name of a topic."""
+    if VALID_NAME.fullmatch(name) is None:
+        raise InvalidTopicError(f"topic {name[:200]!r}: expected one or more of the characters %|a-zA-Z0-9_-{way_out}")
 
 
 def check_queue_count(name: str, value: object, low: int = 1) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...store.errors import UsageError
+from ...store.errors import UsageError, shown
+from ...store.topic import GROUP_MAX_LENGTH, STRICT_WAY_OUT
 
 
 class GroupNotFoundError(UsageError):
@@ -13,6 +14,17 @@ class GroupNotFoundError(UsageError):
 
     def __init__(self, path: Path, group: str) -> None:
         super().__init__(f"{path}: there is no consumer group {group!r}: store.groups() lists those that there are")
+        self.path, self.group = path, group
+
+
+class InvalidGroupError(UsageError):
+    """A name that RocketMQ's clients refuse for a new consumer group (see the setting `rocketmq_strict`)."""
+
+    def __init__(self, path: Path, group: str) -> None:
+        super().__init__(
+            f"{path}: group {shown(group)}: expected 1 to {GROUP_MAX_LENGTH} of the characters %|a-zA-Z0-9_-"
+            f"{STRICT_WAY_OUT}"
+        )
         self.path, self.group = path, group
 
 

@@ -72,7 +72,8 @@ class GroupTable:
         gets RocketMQ's defaults for what is not given. See GroupSettings for what each means. Running members follow
         from their next message on. Durable when this returns.
 
-        Raises InvalidArgumentError, and DiskError (nothing was changed).
+        Raises InvalidArgumentError, InvalidGroupError for a new group whose name RocketMQ's clients refuse, and
+        DiskError (nothing was changed).
         """
         group = check_group(group)
         changes: dict[str, Any] = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from ...engine.topics.offset_table import name_of
 from ...store.errors import TopicNotFoundError, UsageError
 from .consumed_store import ConsumedStore
+from .new_group import check_new_group
 
 log = logging.getLogger("flightlog.consume")
 
@@ -16,8 +17,11 @@ Stores = Mapping[str, ConsumedStore]
 
 
 def check_names(stores: Stores, topics: Iterable[str], group: str) -> None:
-    """Raises UsageError for names that no offsets can be kept under, TooManyQueuesError for topics that cannot be
-    shared."""
+    """Raises UsageError for names that no offsets can be kept under, InvalidGroupError for a new group whose name
+    RocketMQ's clients refuse, TooManyQueuesError for topics that cannot be shared."""
+    for store in stores.values():
+        if store.is_usable:
+            check_new_group(store.store, store.groups, group)
     for topic in topics:
         name_of(topic, group)
         for store in stores.values():

@@ -46,6 +46,7 @@ from ..group.consumed_store import Owner
 from ..group.group_settings import GroupSettings
 from ..group.group_table import GroupTable
 from ..group.initial_offset import StartFrom
+from ..group.new_group import check_new_group
 from ..retry.dead_letters import DeadLetters
 from .check_point import Ack, CheckPoint, CheckPointKey, ack_message, check_point_message
 from .next_messages import next_messages
@@ -185,6 +186,7 @@ class PopService:
         if renew and invisible_ms < LEAST_SLICE_MS:
             raise InvalidArgumentError("invisible_ms", invisible_ms, f"at least {LEAST_SLICE_MS} with renew=True")
         self._check_group(settings)
+        check_new_group(self._store, self._groups, settings.name)
         self._check_topic(topic)
         self._start()
         popped = self._receive(request, wait_s)

@@ -50,8 +50,10 @@ from ...store.topic import (
     BATCH_QUEUE_TYPE,
     NO_TOPIC_OF_APPLICATIONS,
     QUEUE_TYPE,
+    STRICT_WAY_OUT,
     Topic,
     TopicPermission,
+    check_characters,
     is_system_topic,
     topic_from_json,
 )
@@ -227,6 +229,9 @@ class TopicTable:
                     raise TopicNotFoundError(
                         self._root, name, "make it with create_topic, or set auto_create_topics=True"
                     )
+                of_group = name.startswith((RETRY_TOPIC_PREFIX, DEAD_LETTER_PREFIX))
+                if self._settings.rocketmq_strict and not is_internal and not of_group:  # the group was checked
+                    check_characters(name, STRICT_WAY_OUT)
                 topic = new_topic(name, self._settings)
                 topic = of_batches(topic) if is_batch else topic
             elif TopicPermission.WRITE not in topic.perm:

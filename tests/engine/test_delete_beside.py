@@ -189,8 +189,8 @@ def test_a_refresh_after_a_deletion_holds_no_more_of_the_log_than_the_view(tmp_p
 def test_queue_files_that_somebody_else_removed_are_damage(tmp_path: Path) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         put(store, "t", 0, 30)
-        put(store, "deleted before", 0, 1)
-        store.delete_topic("deleted before")
+        put(store, "deleted-before", 0, 1)
+        store.delete_topic("deleted-before")
     with flightlog.open_read_only(tmp_path) as view:
         shutil.rmtree(tmp_path / "consumequeue" / "t")
         with pytest.raises(CorruptQueueError, match="no queue file"):

@@ -6,13 +6,14 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
-from flightlog import Message, StoreSettings, Topic, TopicPermission
+from flightlog import Message, Store, StoreSettings, Topic, TopicColumns, TopicPermission
 from flightlog.store.errors import (
     InvalidMessageError,
     InvalidTopicError,
@@ -74,7 +75,8 @@ def test_a_put_makes_a_topic_whose_queues_take_turns(tmp_path: Path, assert_clea
     ("topic", "count"), [("t", 3), ("%RETRY%group", 1), ("%DLQ%group", 1), ("täg-テスト", 3), ("BenchmarkTest", 3)]
 )
 def test_how_many_queues_it_has(topic: str, count: int, tmp_path: Path, assert_clean: AssertClean) -> None:
-    with flightlog.open(tmp_path, StoreSettings.small(default_queue_count=3)) as store:
+    settings = StoreSettings.small(default_queue_count=3, rocketmq_strict=False)
+    with flightlog.open(tmp_path, settings) as store:
         results = [store.put(Message(topic, b"", queue_id=None)) for _ in range(6)]
         assert {r.queue_id for r in results} == set(range(count))
         assert counts(store.topic(topic)) == (count, count)
@@ -308,3 +310,33 @@ def test_calls_that_make_no_sense(tmp_path: Path) -> None:
     for call in (store.topics, lambda: store.create_topic("v"), lambda: store.update_topic("t", 1)):
         with pytest.raises(UsageError, match="closed"):
             call()
+
+
+FREE_NAMES = ["dotted.topic", "täg", "a b", "t#x"]
+PUTS: dict[str, Callable[[Store, str], object]] = {
+    "put": lambda store, name: store.put(Message(name, b"x")),
+    "put_many": lambda store, name: store.put_many([Message("t", b"x"), Message(name, b"x")]),
+    "put_async": lambda store, name: store.put_async(Message(name, b"x")).result(),
+    "append_columns": lambda store, name: store.append_columns(name, {"value": [b"x"]}),
+    "append_atomically": lambda store, name: store.append_atomically([TopicColumns(name, {"value": [b"x"]})]),
+    "put, delayed": lambda store, name: store.put(Message(name, b"x", delay_level=1)),
+}
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("name", FREE_NAMES)
+@pytest.mark.parametrize("call", PUTS)
+def test_a_put_makes_no_topic_that_clients_of_rocketmq_refuse(
+    call: str, name: str, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.put(Message("t", b"there"))
+        with pytest.raises(InvalidTopicError, match="rocketmq_strict=False allows any"):
+            PUTS[call](store, name)
+        assert [message.body for message in store.read("t")] == [b"there"] and list(store.topics()) == ["t"]
+    with flightlog.open(tmp_path, replace(SETTINGS, rocketmq_strict=False)) as store:
+        PUTS[call](store, name)
+        assert name in store.topics()
+    with flightlog.open(tmp_path, SETTINGS) as store:  # it goes on
+        PUTS[call](store, name)
+    assert_clean(tmp_path)

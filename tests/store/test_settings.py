@@ -193,7 +193,7 @@ OURS_ALONE = frozenset(
     {
         *("allocate_step_size", "prepare_ahead_size", "index_flush_interval_ms", "accept_future_store_time"),
         *("check_blocks", "deliver_delayed", "max_auto_queue_count", "put_adds_queues", "unkept_promises"),
-        *("rebalance_interval_ms", "retention", "retention_bytes"),
+        *("rebalance_interval_ms", "retention", "retention_bytes", "rocketmq_strict"),
     }
 )
 """Settings that RocketMQ has none for."""
