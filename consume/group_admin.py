@@ -27,8 +27,8 @@ from .group.consumed_store import ConsumedStore
 from .group.group_errors import GroupHasMembersError, GroupNotFoundError
 from .group.group_state import GroupState, is_system_group, lag_of
 from .group.group_table import GroupTable
-from .group.new_group import check_new_group
 from .group.offset_reset import checked_target, reset_places
+from .group.store_checks import check_new_group
 from .group_coordinator import GroupCoordinator
 from .pop.pop_service import PopService
 from .retry.send_back import dead_letter_topic, retry_topic

@@ -50,8 +50,8 @@ from .group.group_settings import GroupSettings
 from .group.group_state import GroupState
 from .group.group_table import GroupTable
 from .group.initial_offset import StartFrom
-from .group.new_group import check_new_group
 from .group.retry_policy import RetryPolicy
+from .group.store_checks import check_new_group
 from .group_admin import GroupAdmin
 from .group_coordinator import GroupCoordinator
 from .outside_groups import OutsideGroups

@@ -2,8 +2,9 @@
 
 Which room inside imports from which:
 
-    commands -> bench, demo, transfer
+    commands -> bench, demo, records, transfer
     bench    -> nothing
     demo     -> nothing
+    records  -> nothing
     transfer -> nothing
 """

@@ -15,8 +15,12 @@ from .commands.check.repair import repair
 from .commands.check.verify import verify
 from .commands.demo import demo
 from .commands.handover import handover
+from .commands.look.cat import cat, head, query
+from .commands.look.get import get
 from .commands.look.groups import groups
 from .commands.look.info import info
+from .commands.look.tail import tail
+from .commands.look.trace import trace
 from .commands.move.backup import backup
 from .commands.move.clean import clean
 from .commands.move.copy import copy
@@ -34,7 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look: no lock, nothing changes": (info, groups),
+    "Look: no lock, nothing changes": (info, groups, cat, head, tail, get, query, trace),
     "Check and mend": (verify, repair),
     "Move": (backup, copy, export, clean),
     "Run": (serve, demo),

@@ -6,14 +6,26 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ...engine.message_store import MessageStore
 from ...engine.topics.offset_table import name_of
 from ...store.errors import TopicNotFoundError, UsageError
+from ...store.topic import GROUP_MAX_LENGTH, is_client_name
 from .consumed_store import ConsumedStore
-from .new_group import check_new_group
+from .group_errors import InvalidGroupError
+from .group_table import GroupTable
 
 log = logging.getLogger("flightlog.consume")
 
 Stores = Mapping[str, ConsumedStore]
+
+
+def check_new_group(store: MessageStore, groups: GroupTable, group: str) -> None:
+    """Raises InvalidGroupError for a group that the store has neither offsets nor settings of, if its name is none for
+    RocketMQ's clients and the store is strict about that."""
+    if not store.settings.rocketmq_strict or is_client_name(group, GROUP_MAX_LENGTH):
+        return
+    if group not in store.offsets.by_group() and group not in groups.names():
+        raise InvalidGroupError(store.path, group)
 
 
 def check_names(stores: Stores, topics: Iterable[str], group: str) -> None:

@@ -46,7 +46,7 @@ from ..group.consumed_store import Owner
 from ..group.group_settings import GroupSettings
 from ..group.group_table import GroupTable
 from ..group.initial_offset import StartFrom
-from ..group.new_group import check_new_group
+from ..group.store_checks import check_new_group
 from ..retry.dead_letters import DeadLetters
 from .check_point import Ack, CheckPoint, CheckPointKey, ack_message, check_point_message
 from .next_messages import next_messages

@@ -55,6 +55,9 @@ class Renewals:
     def __len__(self) -> int:
         return len(self._renewed)
 
+    def __contains__(self, handle: PopHandle) -> bool:
+        return handle in self._renewed
+
     def add(self, handles: Iterable[PopHandle], slice_ms: int) -> None:
         now_ms = self._clock.now_ms()
         for handle in handles:

@@ -13,9 +13,9 @@ from ...store.errors import InvalidArgumentError
 from ...store.stored_message import StoredMessage
 from ..brokers.broker import Broker
 from ..brokers.off_loop import OffLoop
+from .kept_messages import KeptMessages
 from .protocol import Code
 from .refusals import TEXTS, Refused
-from .renewals import Renewals
 from .transactions import ServedTransactions
 
 AskProducer = Callable[[StoredMessage, str], bool]
@@ -27,7 +27,7 @@ class ServedBroker:
     def __init__(self, broker: Broker, ask_producer: AskProducer) -> None:
         self.broker, self.name, self.traffic = broker, broker.name, broker.traffic
         self.off_loop = OffLoop()
-        self.renewals = Renewals(broker, self.off_loop)
+        self.kept = KeptMessages(broker, self.off_loop)
         self.transactions = ServedTransactions(broker, self.off_loop, ask_producer)
 
     @property
@@ -41,7 +41,7 @@ class ServedBroker:
 
     def tend(self) -> None:
         """What is done from time to time, by a thread: it may wait for the disk."""
-        self.renewals.renew_due()
+        self.kept.sweep()
         self.transactions.leave_due()
 
     def open_again(self) -> None:
@@ -116,7 +116,7 @@ class ServedBrokers:
 
     def forget_client(self, client_id: str) -> None:
         for each in self:
-            each.renewals.forget_client(client_id)
+            each.kept.forget_client(client_id)
 
     def close(self) -> None:
         """Return once the last call has ended. By a thread."""

@@ -19,11 +19,11 @@ from . import checks
 from .brokers import ServedBroker, ServedBrokers
 from .clients import Clients
 from .context import Context
+from .kept_messages import SLICE_MS, give_back
 from .long_polls import LongPolls, Watched
 from .message_out import popped_response
 from .protocol import Code, definition, service, set_milliseconds, status
 from .refusals import Refused, refusal
-from .renewals import SLICE_MS
 from .routes import Routes
 
 Response = service.ReceiveMessageResponse
@@ -44,6 +44,7 @@ class Receiving:
         popped: list[PoppedMessage] = []
         try:
             context = Context.of(call)
+            was_known = self._clients.of(context.client_id) is not None
             served, popped = await self._receive(context, request)
             found = status(Code.OK) if popped else status(Code.MESSAGE_NOT_FOUND, "no new message")
             parts = [popped_response(each, each.handle.extra_info) for each in popped]
@@ -52,8 +53,9 @@ class Receiving:
         ending = Response()
         set_milliseconds(ending.delivery_timestamp, self._brokers.now_ms())
         if popped and request.auto_renew:
-            for each in popped:
-                served.renewals.add(context.client_id, each.handle)
+            served.kept.add(context.client_id, (each.handle for each in popped))
+            if was_known and self._clients.of(context.client_id) is None:  # it went during the receive
+                served.kept.forget_client(context.client_id)
         call.send(Response(status=found).SerializeToString(), *parts, ending.SerializeToString())
         for each in popped:
             served.traffic.note_received(each.handle.group, each.handle.topic, each.message)
@@ -78,7 +80,7 @@ class Receiving:
             while True:
                 arrival.expect()
                 for source in sources:
-                    popped = await source.pop(count, invisible_ms, tags, sql, request.attempt_id)
+                    popped = await source.pop(count, invisible_ms, tags, sql, request)
                     if popped or not source.served.is_up:  # that one was lost; the client asks the others next
                         return source.served, popped
                 left_s = due_s - asyncio.get_running_loop().time()
@@ -96,7 +98,7 @@ class Receiving:
         handles: dict[ServedBroker, dict[int, PopHandle]] = {}
         for place, entry in enumerate(request.entries):
             try:
-                served, handle = self._handle(context, group, topic, entry.receipt_handle)
+                served, handle = self._handle(group, topic, entry.receipt_handle)
                 handles.setdefault(served, {})[place] = handle
             except Refused as e:
                 found[place] = refusal(e)
@@ -112,23 +114,24 @@ class Receiving:
         topic, group = checks.topic_name(request.topic), checks.group_name(request.group)
         invisible_ms = max(checks.invisible_ms(request.invisible_duration, 0), 1)
         response.receipt_handle = request.receipt_handle  # clients take it over before they look at the status
-        served, handle = self._handle(context, group, topic, request.receipt_handle)
+        served, handle = self._handle(group, topic, request.receipt_handle)
         changed = await served.off_loop.run(served.store.change_invisible, handle, invisible_ms)
         response.receipt_handle = changed.extra_info
 
     async def forward_message_to_dead_letter_queue(self, context: Context, request: Any, response: Any) -> None:
         topic, group = checks.topic_name(request.topic), checks.group_name(request.group)
-        served, handle = self._handle(context, group, topic, request.receipt_handle)
+        served, handle = self._handle(group, topic, request.receipt_handle)
         forward, attempt = served.store.pop_service.forward_to_dead_letters, max(request.delivery_attempt, 1)
         with suppress(ExpiredHandleError):  # it comes again; a client told so would ask each second without end
             await served.off_loop.run(forward, handle, attempt)
         response.status.CopyFrom(status(Code.OK, "0"))  # the proxy's text, whatever it means
 
-    def _handle(self, context: Context, group: str, topic: str, text: str) -> tuple[ServedBroker, PopHandle]:
-        """The broker, and the handle that counts for what a client calls so. Raises Refused."""
+    def _handle(self, group: str, topic: str, text: str) -> tuple[ServedBroker, PopHandle]:
+        """The broker, and the handle of what a client calls so. Raises Refused."""
         handle = PopHandle(group, topic, text)
         served = self._brokers.of_handle(handle)
-        return served, served.renewals.take(context.client_id, handle)
+        served.kept.forget(handle)
+        return served, handle
 
 
 class _Source:
@@ -147,7 +150,7 @@ class _Source:
         return self.store.pop_service.free_in_s(self._group, self._topic)
 
     async def pop(
-        self, count: int, invisible_ms: int, tags: str, sql: SqlFilter | None, attempt_id: str
+        self, count: int, invisible_ms: int, tags: str, sql: SqlFilter | None, request: Any
     ) -> list[PoppedMessage]:
         """Empty, too, once the broker was lost."""
         is_ordered = self.store.group_settings(self._group).is_ordered
@@ -157,7 +160,8 @@ class _Source:
             invisible_ms=invisible_ms,
             tags=tags,
             filter=sql,
-            attempt_id=(attempt_id if is_ordered else None) or None,
+            attempt_id=(request.attempt_id if is_ordered else None) or None,
+            renew=request.auto_renew,
         )
         try:
             return await asyncio.wrap_future(receiving)
@@ -172,7 +176,7 @@ class _Source:
     def _give_back(self, receiving: Future[list[PoppedMessage]]) -> None:
         if not receiving.cancelled() and receiving.exception() is None and receiving.result():
             handles = [each.handle for each in receiving.result()]
-            self.served.off_loop.submit(self.served.renewals.give_back, *handles)
+            self.served.off_loop.submit(give_back, self.served.broker, *handles)
 
 
 async def _acknowledged(served: ServedBroker, handles: list[PopHandle]) -> list[Any]:

@@ -159,6 +159,11 @@ class LogReader:
         values = self._check(segment, record, physical_offset, size)
         return message_of_record(record, values[6], values[16])
 
+    def record_bytes(self, physical_offset: int, size: int) -> bytes:
+        """The bytes of a record of `size` bytes, unchecked. Raises CorruptRecordError where no segment holds them."""
+        segment, position = self._place(physical_offset, size)
+        return self._copy(segment, physical_offset, position, size)
+
     def body_view(self, message: StoredMessage) -> memoryview:
         """A view of the body of a message in the log. Raises CorruptRecordError if the message is no longer there."""
         offset, size = message.physical_offset, message.size

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = {str(path.relative_to(ROOT)): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
 RUN_ELSEWHERE = "docs/spark.md"
-GOES_ON = ("README.md", "docs/guide.md", "docs/operations.md")
+GOES_ON = ("README.md", "docs/guide.md", "docs/operations.md", "docs/tools.md")
 BLOCK = re.compile(
     r"^```(?P<language>\w+)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```)?", re.MULTILINE | re.DOTALL
 )

@@ -9,6 +9,7 @@ import pytest
 
 from flightlog.consume.deduplication import deduplication_window
 from flightlog.consume.deliver.process_queue import FlowLimits
+from flightlog.consume.group import group_errors
 from flightlog.engine.read import finding, get_limits, reading
 from flightlog.engine.services.long_polls import MAX_WAIT_S
 from flightlog.index.dispatch.dispatch import MAX_QUEUE_OFFSET
@@ -21,7 +22,7 @@ from flightlog.store import errors, timer_errors
 from flightlog.store.disk import config_file
 from flightlog.store.format import inner_batch, record
 from flightlog.store.settings import RANGES, StoreSettings
-from flightlog.store.topic import MAX_ROUTED_QUEUES, NAME_MAX_LENGTH
+from flightlog.store.topic import GROUP_MAX_LENGTH, MAX_ROUTED_QUEUES, NAME_MAX_LENGTH
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
 
@@ -44,6 +45,7 @@ SETTINGS, FLOW = StoreSettings(), FlowLimits()
         f"| 1 to {inner_batch.MAX_COUNT:,}, one topic and queue",
         f"| {record.TOPIC_MAX_SIZE} UTF-8 bytes; {record.RETRY_TOPIC_MAX_SIZE} with the prefix",
         f"| 1 to {NAME_MAX_LENGTH} characters",
+        f"| new consumer group | 1 to {GROUP_MAX_LENGTH} of the same",
         f"| {SETTINGS.max_auto_queue_count} (`max_auto_queue_count`)",
         f"| {MAX_ROUTED_QUEUES:,} | each takes memory",
         f"| {FLOW.max_count:,} messages, {FLOW.max_size >> 20} MiB of bodies, a span of {FLOW.max_span:,} offsets",
@@ -64,5 +66,5 @@ def test_a_limit_is_that_of_the_code(told: str) -> None:
 
 def test_every_error_is_one_of_ours() -> None:
     named = set(re.findall(r"`(\w+(?:Error|Warning))`", DOCUMENT)) - {"ImportError"}
-    ours = (errors, timer_errors, invalid_filter, deduplication_window)
+    ours = (errors, timer_errors, invalid_filter, deduplication_window, group_errors)
     assert {name for name in named if not any(hasattr(module, name) for module in ours)} == set()

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ...engine.read_only import ReadOnlyStore, open_read_only
+from ...store.errors import StoreNotFoundError
 from ...store.settings import StoreSettings
 
 StorePath = Annotated[
@@ -23,10 +25,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of
 
 Settings = Annotated[
     Path | None,
-    typer.Option("--settings", help="A broker.conf with the settings of the store.", show_default=False),
+    typer.Option(
+        "--settings", help="A broker.conf with the settings that the store is opened with here.", show_default=False
+    ),
 ]
 
 
-def settings_of(conf: Path | None) -> StoreSettings:
-    """The settings that the `broker.conf` of `Settings` gives, or the defaults. Raises InvalidSettingsError."""
-    return StoreSettings() if conf is None else StoreSettings.from_broker_conf(conf)
+def settings_of(path: Path | None) -> StoreSettings:
+    """The settings that `--settings` names. Raises InvalidSettingsError, with file and line."""
+    return StoreSettings() if path is None else StoreSettings.from_broker_conf(path)
+
+
+def open_view(path: Path, settings: Path | None) -> ReadOnlyStore:
+    """The store, to look at. Raises StoreNotFoundError, which says what was found instead."""
+    if path.exists() and not path.is_dir():
+        raise StoreNotFoundError(f"{path}: a file; expected the folder that holds a store's commitlog/")
+    return open_read_only(path, settings_of(settings))

@@ -13,14 +13,13 @@ from ...handover.broker_conf import broker_conf as conf_text
 from ...handover.check import check as check_store
 from ...handover.findings import HandoverFinding, HandoverReport
 from ...handover.seed import seed_slave
-from ...store.settings import StoreSettings
 from ..counting_disk import CountingDisk
 from ..inspecting import open_to_inspect
 from ..output import Output
 from ..program import EXIT_FINDINGS
 from ..progress_bar import ProgressBar
 from ..words import count_text, printable, size_text
-from .arguments import AsJson, StorePath
+from .arguments import AsJson, Settings, StorePath, settings_of
 
 handover = typer.Typer(
     name="handover",
@@ -28,21 +27,10 @@ handover = typer.Typer(
     no_args_is_help=True,
 )
 
-Settings = Annotated[
-    Path | None,
-    typer.Option(
-        "--settings", help="A broker.conf with the settings that the store is opened with here.", show_default=False
-    ),
-]
-
 Port = Annotated[int | None, typer.Option(help="The broker's port.", show_default="that in the ids")]
 BrokerName = Annotated[str, typer.Option(help="brokerName.")]
 Cluster = Annotated[str, typer.Option(help="brokerClusterName.")]
 NameServer = Annotated[str, typer.Option(help="namesrvAddr: addresses separated by ;.")]
-
-
-def _settings(path: Path | None) -> StoreSettings:
-    return StoreSettings() if path is None else StoreSettings.from_broker_conf(path)
 
 
 @handover.command()
@@ -60,7 +48,7 @@ def check(
     Findings concern every broker; notes some setups (a slave of 5.3.3, the gRPC proxy). Exit code: 0 no finding, 1
     findings, 2 wrong call, 3 cannot be read.
     """
-    ours = _settings(settings)
+    ours = settings_of(settings)
     with open_to_inspect(path) as view:
         log_size = view.end_physical_offset - view.min_physical_offset
     disk = CountingDisk()
@@ -122,7 +110,7 @@ def broker_conf(
     """
     text = conf_text(
         path,
-        _settings(settings),
+        settings_of(settings),
         address=address,
         port=port,
         broker_name=name,
@@ -153,7 +141,7 @@ def seed(
         made = seed_slave(
             path,
             slave,
-            _settings(settings),
+            settings_of(settings),
             address=address,
             port=port,
             broker_id=broker_id,

@@ -21,8 +21,8 @@ from ....index.filter.sql_filter import SqlFilter
 from ....store.format.record import RETRY_TOPIC_PREFIX
 from ...brokers.broker import Broker
 from ...brokers.off_loop import OffLoop
+from ...calls.kept_messages import give_back
 from ...calls.long_polls import LongPolls
-from ...calls.renewals import Renewals
 from ..wire.codes import ResponseCode
 from ..wire.message_bytes import popped_record_of
 from .members import TAG, checked_filter
@@ -39,7 +39,7 @@ class Popping:
     def __init__(self, broker: Broker, off_loop: OffLoop) -> None:
         self._store, self._off_loop, self._traffic = broker.store, off_loop, broker.traffic
         self.polls = LongPolls()
-        self._give_back = Renewals(broker, off_loop).give_back
+        self._give_back = partial(give_back, broker)
         self._waiting: Counter[tuple[str, str]] = Counter()
 
     async def pop(self, request: Request) -> Answer:

@@ -211,7 +211,7 @@ def test_a_store_that_takes_nothing_says_so(tmp_path: Path) -> None:
 
 
 def test_a_name_is_found_by_its_link(browser: Browser, page: Shown) -> None:
-    group = "gr|%oup-é"
+    group = "gr|%25oup-x"
     page.store.update_group(group, is_ordered=True)
     answer = browser.get("/groups")
     assert f"/group?name={quote(group, safe='')}" in answer.text

@@ -1,0 +1,27 @@
+"""Times that people type: ISO 8601 with a time zone, or how long ago."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+
+from ..store.errors import InvalidArgumentError
+
+AGO = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)")
+SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+EXPECTED = "a time such as 2026-05-01T12:00:00+02:00 or 2026-05-01T10:00:00Z, or how long ago: 90s, 15m, 2h, 3d, 1w"
+
+
+def parse_time_ms(option: str, text: str) -> int:
+    """Milliseconds since 1970. Raises InvalidArgumentError, also for a time without a zone."""
+    ago = AGO.fullmatch(text.strip())
+    if ago is not None:
+        return int((time.time() - float(ago[1]) * SECONDS[ago[2]]) * 1000)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgumentError(option, text, EXPECTED) from None
+    if moment.tzinfo is None:
+        raise InvalidArgumentError(option, text, f"{EXPECTED}; this one has no time zone")
+    return int(moment.timestamp() * 1000)
