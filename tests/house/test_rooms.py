@@ -39,8 +39,8 @@ WORDS = {
     "consume/pop": {"check_point", "pop_topics"},
     "store/native": {"fast_path_protocol"},
     "spark": {"entry", "schema"},
-    "tools": {"counting_disk", "inspecting", "output", "program", "progress_bar", "words"},
-    "tools/commands": {"arguments"},
+    "tools": {"counting_disk", "inspecting", "moments", "output", "program", "progress_bar", "tracing", "words"},
+    "tools/commands": {"arguments", "selecting"},
     "tools/commands/change": {"opening"},
     "tools/bench": {"case", "drive", "java_program", "messages"},
 }
