@@ -120,6 +120,10 @@ def test_a_file_that_is_cut_is_read_from_its_backup(tmp_path: Path, assert_clean
     path.write_bytes(path.read_bytes()[:40])
     with flightlog.open(tmp_path, SETTINGS) as store:
         assert set(store.topics()) == {"t"}
+    with flightlog.open_read_only(tmp_path) as view:
+        [finding] = view.verify().findings
+    assert finding.path == path and "topics.json.bak is whole and is read in its place" in finding.meaning
+    path.unlink()  # as the finding says
     assert_clean(tmp_path)
 
 

@@ -129,6 +129,10 @@ def test_a_file_that_cannot_be_read_is_refused(
     file.with_name("delayOffset.json.bak").write_text('{"offsetTable":{"1":0}}')
     if not text.startswith('{"'):
         flightlog.open(tmp_path, SETTINGS).close()
+        with flightlog.open_read_only(tmp_path) as view:
+            [finding] = view.verify().findings
+        assert finding.path == file and "delayOffset.json.bak is whole" in finding.meaning
+        file.unlink()  # as the finding says
     assert_clean(tmp_path)
 
 

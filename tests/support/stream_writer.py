@@ -28,7 +28,11 @@ def message_of(number: int) -> flightlog.Message:
 def main() -> None:
     path, number, rate = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     settings = flightlog.StoreSettings(
-        segment_size=SEGMENT_SIZE, queue_file_entries=1000, flush_interval_ms=10, queue_flush_interval_ms=20
+        rocketmq_strict=False,
+        segment_size=SEGMENT_SIZE,
+        queue_file_entries=1000,
+        flush_interval_ms=10,
+        queue_flush_interval_ms=20,
     )
     dice = random.Random(number)
     has_ended = threading.Event()
