@@ -172,9 +172,9 @@ class StoreSettings:
     put_adds_queues: bool = False
     """Whether a put adds the queue that it names to any topic, whatever its id, as a RocketMQ store does. One wrong id
     then gives a topic as many queues as that number says."""
-    rocketmq_strict: bool = True
+    rocketmq_strict: bool = False
     """Whether names of new topics and consumer groups must be such as RocketMQ's clients take: with others the store
-    could not be handed over to a broker. What is there already keeps working. False: a new topic may have any name that
+    cannot be handed over to a broker. What is there already keeps working. False: a new topic may have any name that
     can name a folder, a new group any text without an "@"."""
     default_queue_count: int = 4
     """Queues of a topic that is made without a number of them (`defaultTopicQueueNums`: 8 in RocketMQ, of which its

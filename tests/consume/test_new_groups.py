@@ -1,4 +1,4 @@
-"""Names of consumer groups: a new group has one that RocketMQ's clients take, unless the store was opened otherwise."""
+"""Names of consumer groups: a new group has one that RocketMQ's clients take, if the store is opened so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import flightlog
 from flightlog import InvalidGroupError, Message, Store, Stores, StoreSettings
 
-FREE = StoreSettings.small(rocketmq_strict=False)
+STRICT, FREE = StoreSettings.small(rocketmq_strict=True), StoreSettings.small()
 NAMES = ["bill.ing", "größe", "a b", "g" * 256, "a/b"]
 
 CALLS: dict[str, Callable[[Store, str], Any]] = {
@@ -36,8 +36,8 @@ def put(path: Path, settings: StoreSettings) -> Store:
 def test_a_new_group_with_a_name_that_clients_refuse(
     tmp_path: Path, call: str, name: str, assert_clean: Callable[[Path], object]
 ) -> None:
-    with put(tmp_path, StoreSettings.small()) as store:
-        with pytest.raises(InvalidGroupError, match="rocketmq_strict=False") as raised:
+    with put(tmp_path, STRICT) as store:
+        with pytest.raises(InvalidGroupError, match="rocketmq_strict=True") as raised:
             CALLS[call](store, name)
         assert (raised.value.path, raised.value.group) == (store.path, name) and raised.value.exit_code == 2
         assert not store.groups() and not (tmp_path / "config" / "subscriptionGroup.json").exists()
@@ -53,7 +53,7 @@ def test_a_group_that_is_there_goes_on_whatever_its_name(
 ) -> None:
     with put(tmp_path, FREE) as store:
         CALLS[made](store, "bill.ing")
-    with put(tmp_path, StoreSettings.small()) as store:
+    with put(tmp_path, STRICT) as store:
         CALLS[call](store, "bill.ing")
         with pytest.raises(InvalidGroupError):
             CALLS[call](store, "bill.ing2")
@@ -61,7 +61,7 @@ def test_a_group_that_is_there_goes_on_whatever_its_name(
 
 
 def test_one_strict_store_of_several_refuses_for_all(tmp_path: Path) -> None:
-    with put(tmp_path / "a", FREE) as free, put(tmp_path / "b", StoreSettings.small()) as strict:
+    with put(tmp_path / "a", FREE) as free, put(tmp_path / "b", STRICT) as strict:
         stores = Stores({"a": free, "b": strict})
         with pytest.raises(InvalidGroupError, match="b"):
             stores.subscribe("orders", "bill.ing")

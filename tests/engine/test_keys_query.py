@@ -75,7 +75,7 @@ def test_collisions_never_answer(
     one: tuple[str, str], other: tuple[str, str], tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     assert key_hash(*one) == key_hash(*other)
-    with flightlog.open(tmp_path / "store", keyed.settings(rocketmq_strict=False)) as store:
+    with flightlog.open(tmp_path / "store", keyed.settings()) as store:
         for i in range(30):
             topic, key = one if i % 3 else other
             store.put(Message(topic, b"%d" % i, keys=key, uniq_key=f"{key}-{i}"))

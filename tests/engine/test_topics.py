@@ -75,7 +75,7 @@ def test_a_put_makes_a_topic_whose_queues_take_turns(tmp_path: Path, assert_clea
     ("topic", "count"), [("t", 3), ("%RETRY%group", 1), ("%DLQ%group", 1), ("täg-テスト", 3), ("BenchmarkTest", 3)]
 )
 def test_how_many_queues_it_has(topic: str, count: int, tmp_path: Path, assert_clean: AssertClean) -> None:
-    settings = StoreSettings.small(default_queue_count=3, rocketmq_strict=False)
+    settings = StoreSettings.small(default_queue_count=3)
     with flightlog.open(tmp_path, settings) as store:
         results = [store.put(Message(topic, b"", queue_id=None)) for _ in range(6)]
         assert {r.queue_id for r in results} == set(range(count))
@@ -329,14 +329,15 @@ PUTS: dict[str, Callable[[Store, str], object]] = {
 def test_a_put_makes_no_topic_that_clients_of_rocketmq_refuse(
     call: str, name: str, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
-    with flightlog.open(tmp_path, SETTINGS) as store:
+    strict = replace(SETTINGS, rocketmq_strict=True)
+    with flightlog.open(tmp_path, strict) as store:
         store.put(Message("t", b"there"))
-        with pytest.raises(InvalidTopicError, match="rocketmq_strict=False allows any"):
+        with pytest.raises(InvalidTopicError, match="rocketmq_strict=True"):
             PUTS[call](store, name)
         assert [message.body for message in store.read("t")] == [b"there"] and list(store.topics()) == ["t"]
-    with flightlog.open(tmp_path, replace(SETTINGS, rocketmq_strict=False)) as store:
+    with flightlog.open(tmp_path, SETTINGS) as store:
         PUTS[call](store, name)
         assert name in store.topics()
-    with flightlog.open(tmp_path, SETTINGS) as store:  # it goes on
+    with flightlog.open(tmp_path, strict) as store:  # it goes on
         PUTS[call](store, name)
     assert_clean(tmp_path)

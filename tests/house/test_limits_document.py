@@ -45,7 +45,7 @@ SETTINGS, FLOW = StoreSettings(), FlowLimits()
         f"| 1 to {inner_batch.MAX_COUNT:,}, one topic and queue",
         f"| {record.TOPIC_MAX_SIZE} UTF-8 bytes; {record.RETRY_TOPIC_MAX_SIZE} with the prefix",
         f"| 1 to {NAME_MAX_LENGTH} characters",
-        f"| new consumer group | 1 to {GROUP_MAX_LENGTH} of the same",
+        f"| new consumer group, with `rocketmq_strict=True` | 1 to {GROUP_MAX_LENGTH} of the same",
         f"| {SETTINGS.max_auto_queue_count} (`max_auto_queue_count`)",
         f"| {MAX_ROUTED_QUEUES:,} | each takes memory",
         f"| {FLOW.max_count:,} messages, {FLOW.max_size >> 20} MiB of bodies, a span of {FLOW.max_span:,} offsets",

@@ -262,7 +262,7 @@ def test_a_record_of_every_kind_is_read_as_it_was_put(tmp_path: Path, assert_cle
         Message("%RETRY%" + "g" * 248, b"x"),
     ]
     for host in (("10.0.0.1", 10911), ("2001:db8::2", 10911)):
-        with flightlog.open(tmp_path, StoreSettings.small(store_host=host, rocketmq_strict=False)) as store:
+        with flightlog.open(tmp_path, StoreSettings.small(store_host=host)) as store:
             results = store.put_many(messages)
             for message, result in zip(messages, results, strict=True):
                 found = next(store.read(message.topic, result.queue_id, result.queue_offset))
