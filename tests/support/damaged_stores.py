@@ -3,20 +3,13 @@
 Nothing may crash, hang, read or allocate without bound, raise what is no error of flightlog, or give a message that was
 never stored: what comes back is looked up among the records of the sound store, by place and body.
 
-As a program: `damaged_stores.py FOLDER KERNEL SEED FIRST COUNT STORE...` tries `COUNT` cases on each of these stores,
-says what went wrong, and returns how many did. A case follows from the seed, its number and the store's name.
+As a program: see damage_cases.py.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import hashlib
-import logging
-import random
-import resource
-import shutil
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -35,14 +28,11 @@ from flightlog.store import native
 from flightlog.store.errors import CorruptBodyError, DiskError, StoreNotFoundError
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.inner_batch import unwrapped
-from flightlog.tests.support import store_damage
+from flightlog.tests.support.damage_cases import Try, run_cases
 from flightlog.tests.support.limited_disk import LimitedDisk
 from flightlog.tests.support.planning import plan
 from flightlog.tests.support.sound_records import stored_message
 
-MORE_MEMORY = 512 << 20
-"""Bytes that the process may come to hold beyond those that it takes to have everything loaded."""
-HANG_S = 300
 MAX_READS, MAX_READ_SIZE, MAX_ONE_READ = 100_000, 256 << 20, 16 << 20
 """Of one call; a sound store of these sizes takes a thousandth of it."""
 MAX_MESSAGES = 100_000
@@ -209,51 +199,17 @@ class Case:
             self._verify(view)
 
 
-def try_case(store: Path, stored: dict[Place, bytes], folder: Path, seed: int, number: int) -> Counter[str]:
-    """Damage a copy of the store and try everything. Raises what goes wrong, with the damage in a note."""
-    root = folder / "case"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(store, root)
-    done = store_damage.do_damage(root, random.Random(f"{seed} {number} {store.name}"))
-    case = Case(root, stored)
-    try:
+def prepare(store: Path) -> Try:
+    """See run_cases."""
+    stored = stored_in(store)
+
+    def try_damaged(root: Path) -> Counter[str]:
+        case = Case(root, stored)
         case.run()
-    except BaseException as e:
-        e.add_note(f"seed {seed}, case {number} of {store.name}: {'; '.join(done)}")
-        raise
-    return case.told
+        return case.told
 
-
-def main() -> int:
-    folder, kernel, seed, first, count, *stores = sys.argv[1:]
-    logging.disable()
-    native.use(kernel)
-    pages = int(Path("/proc/self/statm").read_text().split()[5])
-    limit = pages * resource.getpagesize() + MORE_MEMORY
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    told: Counter[str] = Counter()
-    failures = 0
-    started_s = time.monotonic()
-    for store in map(Path, stores):
-        stored = stored_in(store)
-        for number in range(int(first), int(first) + int(count)):
-            faulthandler.dump_traceback_later(HANG_S, exit=True)  # of what hangs, the stack is worth more than its end
-            try:
-                told += try_case(store, stored, Path(folder), int(seed), number)
-            except Exception as e:
-                failures += 1
-                _tell(e)
-    cases = int(count) * len(stores)
-    print(f"{cases} cases, {failures} went wrong, {time.monotonic() - started_s:.1f} s: {dict(told.most_common())}")
-    return failures
-
-
-def _tell(e: Exception) -> None:
-    import traceback
-
-    lines = traceback.format_exception(e)
-    print("".join(lines)[-3000:], flush=True)
+    return try_damaged
 
 
 if __name__ == "__main__":
-    sys.exit(min(main(), 100))
+    sys.exit(min(run_cases(prepare), 100))

@@ -6,20 +6,14 @@
 - Repair loses no record that is intact at its place, except behind a torn tail that it says it cut.
 - Nothing raises what is no error of flightlog, hangs, or takes memory without bound.
 
-As a program: `mended_stores.py FOLDER KERNEL SEED FIRST COUNT STORE...`, as damaged_stores.py.
+As a program: see damage_cases.py.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import hashlib
-import logging
-import random
-import resource
 import shutil
 import sys
-import time
-import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,11 +26,9 @@ from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE
 from flightlog.store.format.sys_flag import INNER_BATCH, has_queue_entry
 from flightlog.store.segments.segment import segment_base
-from flightlog.tests.support import store_damage
+from flightlog.tests.support.damage_cases import Try, run_cases
 
 LIGHT = "%LMQ%"
-MORE_MEMORY = 512 << 20
-HANG_S = 300
 SETTINGS = StoreSettings(flush_interval_ms=3_600_000, allocate_step_size=4096, accept_future_store_time=True)
 
 
@@ -152,47 +144,18 @@ class Case:
             self.told["cut"] += 1
 
 
-def try_case(
-    store: Path, records: list[Record], segment_size: int, folder: Path, seed: int, number: int
-) -> Counter[str]:
-    """Damage a copy of the store and try everything. Raises what goes wrong, with the damage in a note."""
-    root = folder / "case"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(store, root)
-    done = store_damage.do_damage(root, random.Random(f"{seed} {number} {store.name}"))
-    try:
+def prepare(store: Path) -> Try:
+    """See run_cases."""
+    records = records_of(store)
+    segment_size = min(path.stat().st_size for path in (store / "commitlog").iterdir() if path.stat().st_size)
+
+    def try_damaged(root: Path) -> Counter[str]:
         case = Case(root, records, segment_size)
         case.run()
-    except BaseException as e:
-        e.add_note(f"seed {seed}, case {number} of {store.name}: {'; '.join(done)}")
-        raise
-    return case.told
+        return case.told
 
-
-def main() -> int:
-    folder, kernel, seed, first, count, *stores = sys.argv[1:]
-    logging.disable()
-    native.use(kernel)
-    pages = int(Path("/proc/self/statm").read_text().split()[5])
-    limit = pages * resource.getpagesize() + MORE_MEMORY
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    told: Counter[str] = Counter()
-    failures = 0
-    started_s = time.monotonic()
-    for store in map(Path, stores):
-        records = records_of(store)
-        segment_size = min(path.stat().st_size for path in (store / "commitlog").iterdir() if path.stat().st_size)
-        for number in range(int(first), int(first) + int(count)):
-            faulthandler.dump_traceback_later(HANG_S, exit=True)
-            try:
-                told += try_case(store, records, segment_size, Path(folder), int(seed), number)
-            except Exception as e:
-                failures += 1
-                print("".join(traceback.format_exception(e))[-3000:], flush=True)
-    cases = int(count) * len(stores)
-    print(f"{cases} cases, {failures} went wrong, {time.monotonic() - started_s:.1f} s: {dict(told.most_common())}")
-    return failures
+    return try_damaged
 
 
 if __name__ == "__main__":
-    sys.exit(min(main(), 100))
+    sys.exit(min(run_cases(prepare), 100))
