@@ -16,6 +16,7 @@ from ..store.disk.disk import Disk, RealDisk
 from ..store.disk.lock import is_held
 from ..store.errors import StoreNotFoundError
 from ..store.seal.seal import read_seal
+from ..store.settings import StoreSettings
 from ..store.state.rocksdb import rocksdb_config_text
 
 OTHER_FILES = "(other files)"
@@ -124,11 +125,11 @@ class StoreInfo:
                 return "none: there is no segment"
 
 
-def open_to_inspect(path: Path, disk: Disk | None = None) -> ReadOnlyStore:
+def open_to_inspect(path: Path, disk: Disk | None = None, settings: StoreSettings | None = None) -> ReadOnlyStore:
     """Open a store read-only. Raises StoreNotFoundError, which says what was found instead."""
     if path.exists() and not path.is_dir():
         raise StoreNotFoundError(f"{path}: a file; expected the folder that holds a store's commitlog/")
-    return open_read_only(path, disk=disk)
+    return open_read_only(path, settings, disk=disk)
 
 
 def inspect(path: Path) -> StoreInfo:

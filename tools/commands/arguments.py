@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ...engine.read_only import ReadOnlyStore, open_read_only
-from ...store.errors import StoreNotFoundError
+from ...engine.read_only import ReadOnlyStore
 from ...store.settings import StoreSettings
+from ..inspecting import open_to_inspect
 
 StorePath = Annotated[
     Path,
@@ -37,7 +37,5 @@ def settings_of(path: Path | None) -> StoreSettings:
 
 
 def open_view(path: Path, settings: Path | None) -> ReadOnlyStore:
-    """The store, to look at. Raises StoreNotFoundError, which says what was found instead."""
-    if path.exists() and not path.is_dir():
-        raise StoreNotFoundError(f"{path}: a file; expected the folder that holds a store's commitlog/")
-    return open_read_only(path, settings_of(settings))
+    """The store with these settings, to look at. Raises as `settings_of` and `open_to_inspect`."""
+    return open_to_inspect(path, settings=settings_of(settings))
