@@ -48,7 +48,7 @@ def check(
     settings: StoreSettings | None = None,
     disk: Disk | None = None,
 ) -> HandoverReport:
-    """Check whether a RocketMQ broker can take over the store in `path`, and name what would surprise whoever tries.
+    """Check whether a RocketMQ broker can take over the store in `path`, and name what stands in the way.
 
     `conf` is the `broker.conf` that the broker will be started with; None: RocketMQ's defaults are assumed, and what
     they do to this store is found. `settings` are those that the store is opened with here, where its log lies in

@@ -170,7 +170,7 @@ class _BackupNote:
         self._file.write(content)
 
     def complete(self) -> None:
-        """Note what tells whether somebody opens the backup for writing, and forget segments that are gone."""
+        """Note what tells whether the backup is opened for writing, and forget segments that are gone."""
         progress = read_progress(self._disk, self._target)
         names = {entry.name for entry in self._disk.list(self._target / COMMIT_LOG_FOLDER)}
         self._segments = {name: noted for name, noted in self._segments.items() if name in names}

@@ -1,4 +1,4 @@
-"""Writes a commit log by records, segment by segment, for a store that nobody has opened yet."""
+"""Writes a commit log by records, segment by segment, for a store that was not opened yet."""
 
 from __future__ import annotations
 
