@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ...index.dispatch.dispatch import MAX_QUEUE_OFFSET
 from ...store.arguments import check_settings, checked_folder
 from ...store.disk.bad_sectors import BadSectors
 from ...store.disk.config_file import CONFIG_FOLDER, MAX_CONFIG_SIZE, parse_config
@@ -281,7 +282,10 @@ class _Carrier:
         it."""
         known = self._next.get(key)
         if known is None:
-            return queue_offset
+            if 0 <= queue_offset <= MAX_QUEUE_OFFSET:
+                return queue_offset  # retention deleted what was before it, or it is the queue's first
+            self._report.renumbered += 1
+            return 0
         expected, lost_before = known
         missing = queue_offset - expected
         if missing == 0 or queue_offset == 0:

@@ -118,6 +118,23 @@ def test_a_queue_offset_that_cannot_be(root: Path, tmp_path: Path, assert_clean:
     assert_clean(tmp_path / "out")
 
 
+@pytest.mark.parametrize("queue_offset", [-2, 1 << 62])
+def test_a_queue_whose_first_record_has_no_possible_queue_offset(
+    queue_offset: int, root: Path, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    """The salvaged store had no entry for it: dispatch passes over such a record."""
+    with flightlog.open(root) as store:
+        place = store.put(Message("u", b"the only one")).physical_offset
+        store.flush()
+    for at, byte in enumerate(queue_offset.to_bytes(8, "big", signed=True)):
+        wipe(root, place + 20 + at, 1, bytes([byte]))
+    report = flightlog.salvage(root, tmp_path / "out", write=True)
+    assert (report.renumbered, report.placeholders, report.records) == (1, 0, COUNT + 1)
+    with flightlog.open_read_only(tmp_path / "out") as view:
+        assert [(m.queue_offset, m.body) for m in view.read("u", 0)] == [(0, b"the only one")]
+    assert_clean(tmp_path / "out")
+
+
 def test_deleted_topics_stay_deleted(root: Path, tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(root) as store:
         store.put(Message("u", b"stays"))

@@ -41,6 +41,7 @@ def run_cases(prepare: Callable[[Path], Try]) -> int:
     told: Counter[str] = Counter()
     failures = 0
     started_s = time.monotonic()
+    peaks: list[int] = []
     for store in map(Path, stores):
         try_damaged = prepare(store)
         for number in range(int(first), int(first) + int(count)):
@@ -50,8 +51,10 @@ def run_cases(prepare: Callable[[Path], Try]) -> int:
             except Exception as e:
                 failures += 1
                 print("".join(traceback.format_exception(e))[-3000:], flush=True)
+            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
     cases = int(count) * len(stores)
     print(f"{cases} cases, {failures} went wrong, {time.monotonic() - started_s:.1f} s: {dict(told.most_common())}")
+    print(f"peak RSS: {peaks[cases // 10]} MiB after a tenth of the cases, {peaks[-1]} MiB at the end")
     return failures
 
 
