@@ -132,10 +132,10 @@ def open_to_inspect(path: Path, disk: Disk | None = None, settings: StoreSetting
     return open_read_only(path, settings, disk=disk)
 
 
-def inspect(path: Path) -> StoreInfo:
+def inspect(path: Path, settings: StoreSettings | None = None) -> StoreInfo:
     """Inspect the store at `path`. Raises StoreNotFoundError or DiskError."""
     disk = RealDisk()
-    with open_to_inspect(path, disk) as view:
+    with open_to_inspect(path, disk, settings) as view:
         report, end = view.report, view.end_physical_offset
         segments = []
         for segment in view.segments:

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from ....consume.group.group_table import GroupTable
-from ....engine.read_only import open_read_only
 from ....store.arguments import check_group
 from ....store.disk.clock import SystemClock
 from ....store.disk.disk import RealDisk
 from ....store.errors import UsageError
 from ...output import Output
 from ...words import printable
-from ..arguments import Group, Settings, StorePath, Write, settings_of
+from ..arguments import Group, Settings, StorePath, Write, open_view
 from .opening import open_to_change
 
 
@@ -58,7 +57,7 @@ def config_set(
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
         raise UsageError("config set: found no setting to change, expected one such as --retry-max-times 3")
-    with open_read_only(path, settings_of(settings)):
+    with open_view(path, settings):
         table = GroupTable(RealDisk(), path, SystemClock())
         table.load()
         before = asdict(table.settings(check_group(group)))

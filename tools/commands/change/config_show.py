@@ -6,12 +6,11 @@ import json
 from dataclasses import asdict
 
 from ....consume.group.stored_groups import stored_groups
-from ....engine.read_only import open_read_only
 from ....store.disk.disk import RealDisk
 from ....store.state.geometry import Geometry
 from ...output import Column, Output
 from ...words import printable
-from ..arguments import AsJson, Settings, StorePath, settings_of
+from ..arguments import AsJson, Settings, StorePath, open_view
 from .topic.fields import topic_text
 
 
@@ -21,7 +20,7 @@ def config_show(path: StorePath, settings: Settings = None, as_json: AsJson = Fa
     All other settings are the program's that opens the store: it passes them each time.
     """
     disk = RealDisk()
-    with open_read_only(path, settings_of(settings)) as view:
+    with open_view(path, settings) as view:
         topics = view.topics()
         groups = stored_groups(disk, path, view.queues())
     sizes = Geometry(disk, path, is_empty=False).noted

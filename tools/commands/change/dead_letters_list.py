@@ -6,19 +6,18 @@ import json
 
 from ....consume.retry.redrive import stored_plan
 from ....consume.retry.send_back import dead_letter_topic
-from ....engine.read_only import open_read_only
 from ....store.disk.disk import RealDisk
 from ....store.format import property_names as props
 from ....store.format.message_id import decode_message_id
 from ....store.stored_message import StoredMessage
 from ...output import Column, Output
 from ...words import count_text, printable, time_text
-from ..arguments import AsJson, Group, Settings, StorePath, settings_of
+from ..arguments import AsJson, Group, Settings, StorePath, open_view
 
 
 def dead_letters_list(path: StorePath, group: Group, settings: Settings = None, as_json: AsJson = False) -> None:
     """List the dead letters of a consumer group, and which of them were redriven. Changes nothing."""
-    with open_read_only(path, settings_of(settings)) as view:
+    with open_view(path, settings) as view:
         left = {decode_message_id(each)[1] for each in stored_plan(RealDisk(), view, group, None, None).message_ids}
         topic = dead_letter_topic(group)
         letters = [

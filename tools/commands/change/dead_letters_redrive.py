@@ -7,14 +7,12 @@ from typing import Annotated
 import typer
 
 from ....consume.retry.redrive import stored_plan
-from ....consume.store import open_store
-from ....engine.read_only import open_read_only
 from ....index.filter.sql_filter import sql
 from ....store.disk.disk import RealDisk
 from ...output import Column, Output
 from ...words import count_text, printable
-from ..arguments import Group, StorePath, Write
-from .group_reset import AS_IT_IS
+from ..arguments import Group, Settings, StorePath, Write, open_view
+from .opening import open_to_change
 
 
 def dead_letters_redrive(
@@ -22,14 +20,15 @@ def dead_letters_redrive(
     group: Group,
     to: Annotated[str | None, typer.Option(help="A topic for all; otherwise the origin of each.")] = None,
     where: Annotated[str | None, typer.Option(help='A SQL92 filter on their properties: "amount > 100".')] = None,
+    settings: Settings = None,
     write: Write = False,
 ) -> None:
     """Show which dead letters of a consumer group would be redriven. Puts copies only with --write, each once."""
     chosen = None if where is None else sql(where)
-    with open_read_only(path) as view:
+    with open_view(path, settings) as view:
         found = stored_plan(RealDisk(), view, group, to, chosen)
     if write:
-        with open_store(path, AS_IT_IS) as store:
+        with open_to_change(path, settings) as store:
             found = store.redrive(group, to=to, where=chosen)
     output = Output()
     rows = [[f"{count:,}", printable(topic)] for topic, count in sorted(found.by_topic.items())]

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from ....engine.delay.waiting_delays import waiting_delays
-from ....engine.read_only import open_read_only
 from ....store.timer_errors import UnknownTimerError
 from ...output import Output
 from ...words import printable, time_text
-from ..arguments import Settings, StorePath, Write, settings_of
+from ..arguments import Settings, StorePath, Write, open_view, settings_of
 from .opening import open_to_change
 from .topic.fields import TopicName
 
@@ -27,7 +26,7 @@ def delays_cancel(
 ) -> None:
     """Show the timers of a uniq key. Cancels them only with --write. Not for delay levels."""
     opened = settings_of(settings)
-    with open_read_only(path, opened) as view:
+    with open_view(path, settings) as view:
         found = [each for each in waiting_delays(view, opened) if (each.topic, each.uniq_key) == (topic, uniq_key)]
     due = [each.deliver_at_ms for each in found if each.level is None]
     if not due:

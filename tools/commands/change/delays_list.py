@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from ....engine.delay.waiting_delays import waiting_delays
-from ....engine.read_only import open_read_only
 from ...output import Column, Output
 from ...words import count_text, printable, time_text
-from ..arguments import AsJson, Settings, StorePath, settings_of
+from ..arguments import AsJson, Settings, StorePath, open_view, settings_of
 
 
 def delays_list(
@@ -22,7 +21,7 @@ def delays_list(
 ) -> None:
     """List the messages that wait for their delivery, by delay level or timer. Changes nothing."""
     opened = settings_of(settings)
-    with open_read_only(path, opened) as view:
+    with open_view(path, settings) as view:
         found = [each for each in waiting_delays(view, opened) if topic in (None, each.topic)]
     if as_json:
         listed = [

@@ -6,14 +6,13 @@ from typing import Annotated
 
 import typer
 
-from ....engine.read_only import open_read_only
 from ....engine.topics.offset_table import read_offsets
 from ....store.disk.disk import RealDisk
 from ....store.errors import TopicNotFoundError
 from ....store.format.light_queues import is_light
 from ...output import Output
 from ...words import printable
-from ..arguments import Group, Settings, StorePath, Write, settings_of
+from ..arguments import Group, Settings, StorePath, Write, open_view
 from .opening import open_to_change
 
 
@@ -27,7 +26,7 @@ def group_commit(
     write: Write = False,
 ) -> None:
     """Show a group's offset in one queue. Sets it only with --write, also for a group that is new."""
-    with open_read_only(path, settings_of(settings)) as view:
+    with open_view(path, settings) as view:
         if not is_light(topic) and view.topic(topic) is None:
             raise TopicNotFoundError(path, topic, "its offsets cannot be set")
         first, end = view.queue_bounds(topic, queue)

@@ -8,13 +8,11 @@ import typer
 
 from ....consume.group.group_errors import GroupNotFoundError
 from ....consume.group.stored_groups import stored_groups
-from ....consume.store import open_store
-from ....engine.read_only import open_read_only
 from ....store.disk.disk import RealDisk
 from ...output import Output
 from ...words import count_text, printable
-from ..arguments import Group, StorePath, Write
-from .group_reset import AS_IT_IS
+from ..arguments import Group, Settings, StorePath, Write, open_view
+from .opening import open_to_change
 
 
 def group_delete(
@@ -23,13 +21,14 @@ def group_delete(
     with_topics: Annotated[
         bool, typer.Option("--with-topics", help="Also its retry topics and dead letters, with their messages.")
     ] = False,
+    settings: Settings = None,
     write: Write = False,
 ) -> None:
     """Show what a consumer group has in a store. Deletes it only with --write."""
-    with open_read_only(path) as view:
+    with open_view(path, settings) as view:
         found = stored_groups(RealDisk(), path, view.queues(), include_system=True).get(group)
     if write:
-        with open_store(path, AS_IT_IS) as store:
+        with open_to_change(path, settings) as store:
             store.delete_group(group, with_topics=with_topics)
     elif found is None:
         raise GroupNotFoundError(path, group)

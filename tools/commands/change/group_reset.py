@@ -9,18 +9,13 @@ from typing import Annotated
 import typer
 
 from ....consume.group.offset_reset import Target, checked_target, reset_places
-from ....consume.store import open_store
-from ....engine.read_only import open_read_only
 from ....engine.topics.offset_table import read_offsets
 from ....store.disk.disk import RealDisk
 from ....store.errors import InvalidArgumentError, TopicNotFoundError
 from ....store.format.light_queues import is_light
-from ....store.settings import StoreSettings
 from ...output import Column, Output
-from ..arguments import Group, StorePath, Write
-
-AS_IT_IS = StoreSettings(deliver_delayed=False)
-"""Nothing but the offsets changes."""
+from ..arguments import Group, Settings, StorePath, Write, open_view
+from .opening import open_to_change
 
 
 def group_reset(
@@ -34,13 +29,14 @@ def group_reset(
         ),
     ],
     queue: Annotated[int | None, typer.Option(min=0, help="One queue id; otherwise all queues.")] = None,
+    settings: Settings = None,
     write: Write = False,
 ) -> None:
     """Show where a consumer group would go on in a topic. Resets its offsets only with --write."""
     target = _target(to)
-    before, after = _places(path, group, topic, target, queue)
+    before, after = _places(path, settings, group, topic, target, queue)
     if write:
-        with open_store(path, AS_IT_IS) as store:
+        with open_to_change(path, settings) as store:
             after = store.reset_offset(group, topic, target, queue_id=queue)
     output = Output()
     columns = [Column("queue", True), Column("offset", True), Column("new offset", True)]
@@ -65,9 +61,9 @@ def _target(to: str) -> Target:
 
 
 def _places(
-    path: Path, group: str, topic: str, target: Target, queue: int | None
+    path: Path, settings: Path | None, group: str, topic: str, target: Target, queue: int | None
 ) -> tuple[dict[int, int], dict[int, int]]:
-    with open_read_only(path) as view:
+    with open_view(path, settings) as view:
         if not is_light(topic) and view.topic(topic) is None:
             raise TopicNotFoundError(path, topic, "its offsets cannot be set")
         before = read_offsets(RealDisk(), path).get(group, {}).get(topic, {})

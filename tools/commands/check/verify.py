@@ -21,10 +21,10 @@ from ...output import Output
 from ...program import EXIT_FINDINGS
 from ...progress_bar import ProgressBar
 from ...words import count_text, printable, seconds_text, size_text
-from ..arguments import AsJson, StorePath
+from ..arguments import AsJson, Settings, StorePath, settings_of
 
 
-def verify(path: StorePath, as_json: AsJson = False) -> None:
+def verify(path: StorePath, settings: Settings = None, as_json: AsJson = False) -> None:
     """Check log, seals, queues, key index, checkpoint and progress page. Takes no lock and changes nothing.
 
     Exit code: 0 clean, 1 findings, 2 wrong call, 3 cannot be read. Messages that a killed writer stored and did not
@@ -32,7 +32,7 @@ def verify(path: StorePath, as_json: AsJson = False) -> None:
     """
     started_s = time.monotonic()
     disk = CountingDisk()
-    with open_to_inspect(path, BadSectors.around(disk)) as view:
+    with open_to_inspect(path, BadSectors.around(disk), settings_of(settings)) as view:
         disk.read_size = 0
         with ProgressBar("verifying", _size_to_read(view), lambda: disk.read_size):
             report = view.verify()

@@ -11,23 +11,23 @@ import typer
 from ....consume.group.group_state import GroupState
 from ....consume.group.retry_policy import CustomizedRetryPolicy
 from ....consume.group.stored_groups import stored_groups
-from ....engine.read_only import open_read_only
 from ....store.disk.disk import RealDisk
 from ...output import Column, Output
 from ...words import count_text, printable
-from ..arguments import AsJson, StorePath
+from ..arguments import AsJson, Settings, StorePath, open_view
 
 
 def groups(
     path: StorePath,
     system: Annotated[bool, typer.Option("--system", help="Also RocketMQ's own groups.")] = False,
+    settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Show consumer groups: topics, lag, settings. Takes no lock and changes nothing.
 
     Offsets are those that the writer saved last, up to 5 s ago.
     """
-    with open_read_only(path) as view:
+    with open_view(path, settings) as view:
         found = stored_groups(RealDisk(), path, view.queues(), include_system=system)
     if as_json:
         print(json.dumps([asdict(state) for state in found.values()], indent=2))

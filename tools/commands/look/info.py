@@ -11,12 +11,12 @@ from ....store.state.progress import STILL_OPEN, Progress
 from ...inspecting import StoreInfo, inspect
 from ...output import Column, Output
 from ...words import count_text, printable, size_text, time_text
-from ..arguments import AsJson, StorePath
+from ..arguments import AsJson, Settings, StorePath, settings_of
 
 
-def info(path: StorePath, as_json: AsJson = False) -> None:
+def info(path: StorePath, settings: Settings = None, as_json: AsJson = False) -> None:
     """Show segments, topics, queues, sizes, and who wrote last. Takes no lock and changes nothing."""
-    found = inspect(path)
+    found = inspect(path, settings_of(settings))
     if as_json:
         print(json.dumps(as_object(found), indent=2))
     else:

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-from ....engine.read_only import open_read_only
 from ...output import Output
 from ...program import EXIT_FINDINGS
 from ...progress_bar import ProgressBar
 from ...transfer.export_messages import export_messages
 from ...words import count_text, printable
-from ..arguments import Settings, StorePath, settings_of
+from ..arguments import Settings, StorePath, open_view
 
 
 def export(
@@ -29,7 +28,7 @@ def export(
     All that are there when it begins, but those of RocketMQ's own topics unless named. Interrupted, the same command
     continues. Exit code 1: damaged messages were passed over.
     """
-    with open_read_only(path, settings_of(settings)) as view, ProgressBar(f"exporting {printable(str(path))}"):
+    with open_view(path, settings) as view, ProgressBar(f"exporting {printable(str(path))}"):
         result = export_messages(view, out, topic or ())
     continued = ", continuing an interrupted export" if result.is_continued else ""
     output = Output()

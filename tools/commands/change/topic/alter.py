@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from .....engine.read_only import open_read_only
 from .....engine.topics.topic_admin import topic_changes
 from .....store.errors import TopicNotFoundError
 from ....output import Output
-from ...arguments import Settings, StorePath, Write, settings_of
+from ...arguments import Settings, StorePath, Write, open_view
 from ..opening import open_to_change
 from .fields import (
     Attributes,
@@ -45,7 +44,7 @@ def topic_alter(
     """Show what a topic is, and what it would be. Changes it only with --write. Attributes replace all there were."""
     bits = None if perm is None else perm_of(perm)
     attributes = None if attribute is None else attributes_of(attribute)
-    with open_read_only(path, settings_of(settings)) as view:
+    with open_view(path, settings) as view:
         before = view.topic(name)
     if before is None:
         raise TopicNotFoundError(path, name, "it cannot be changed")

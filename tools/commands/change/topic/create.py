@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from .....engine.read_only import open_read_only
 from .....engine.topics.topic_admin import created_topic
 from .....store.errors import TopicExistsError
 from .....store.topic import READ_WRITE
 from ....output import Output
-from ...arguments import Settings, StorePath, Write, settings_of
+from ...arguments import Settings, StorePath, Write, open_view, settings_of
 from ..opening import open_to_change
 from .fields import (
     Attributes,
@@ -39,7 +38,7 @@ def topic_create(
     bits = READ_WRITE if perm is None else perm_of(perm)
     attributes = None if attribute is None else attributes_of(attribute)
     opened = settings_of(settings)
-    with open_read_only(path, opened) as view:
+    with open_view(path, settings) as view:
         if view.topic(name) is not None:
             raise TopicExistsError(f"{path}: there is a topic {name!r} already. Change it with `flightlog topic alter`")
     topic = created_topic(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from .....engine.read_only import open_read_only
 from .....store.errors import TopicNotFoundError
 from ....output import Output
 from ....words import count_text, printable
-from ...arguments import Settings, StorePath, Write, settings_of
+from ...arguments import Settings, StorePath, Write, open_view
 from ..opening import open_to_change
 from .fields import TopicName
 
@@ -16,7 +15,7 @@ def topic_delete(path: StorePath, name: TopicName, settings: Settings = None, wr
 
     The records stay in the log until retention removes their segments, and are found by physical offset.
     """
-    with open_read_only(path, settings_of(settings)) as view:
+    with open_view(path, settings) as view:
         if view.topic(name) is None:
             raise TopicNotFoundError(path, name, "it cannot be deleted")
         bounds = [bounds for (topic, _), bounds in view.queues().items() if topic == name]

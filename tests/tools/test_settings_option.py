@@ -1,0 +1,86 @@
+"""`--settings broker.conf`: every command that opens a store opens one whose log lies in folders of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import typer.main
+
+from flightlog.store.errors import FlightlogError
+from flightlog.tools.app import app
+
+if TYPE_CHECKING:
+    from flightlog.tests.tools.conftest import Finished
+
+    Cli = Callable[..., Finished]
+
+STORELESS = {"clean"}
+"""They take a store's folder and open no store."""
+CALLS = {
+    "info": "",
+    "groups": "",
+    "verify": "",
+    "cat": "-n 1",
+    "config show": "",
+    "config set": "billing --retry-max-times 3",
+    "dead-letters list": "billing",
+    "dead-letters redrive": "billing",
+    "delays list": "",
+    "group commit": "billing orders 0 7",
+    "group reset": "billing orders --to last",
+    "topic create": "bills",
+    "topic alter": "orders --queues 5",
+    "topic delete": "orders",
+}
+
+
+def commands() -> dict[str, set[str]]:
+    """Every command, and the names of its parameters."""
+    found: dict[str, set[str]] = {}
+
+    def add(command: object, names: tuple[str, ...]) -> None:
+        for name, below in getattr(command, "commands", {}).items():
+            add(below, (*names, name))
+        if not hasattr(command, "commands"):
+            found[" ".join(names)] = {each.name for each in command.params}  # type: ignore[attr-defined]
+
+    add(typer.main.get_command(app), ())
+    return found
+
+
+def test_every_command_that_opens_a_store_has_it() -> None:
+    missing = [name for name, options in commands().items() if "path" in options and "settings" not in options]
+    assert set(missing) == STORELESS
+
+
+@pytest.fixture(scope="module")
+def split_store(written_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A store whose log is elsewhere, and the conf that says where. Only read."""
+    folder = tmp_path_factory.mktemp("split")
+    path = Path(shutil.copytree(written_store, folder / "store"))
+    (path / "commitlog").rename(folder / "log")
+    conf = folder / "broker.conf"
+    conf.write_text(f"storePathCommitLog={folder / 'log'}\n")
+    return path, conf
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_store_in_several_folders_is_read(split_store: tuple[Path, Path], name: str) -> None:
+    path, conf = split_store
+    call = [*name.split(), str(path), *CALLS[name].split()]
+    assert app([*call, "--settings", str(conf)], standalone_mode=False) in (None, 0)
+    with pytest.raises(FlightlogError):
+        app(call, standalone_mode=False)
+
+
+def test_a_group_is_reset_there(cli: Cli, split_store: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(split_store[0].parent, tmp_path / "split"))
+    conf = folder / "broker.conf"
+    conf.write_text(f"storePathCommitLog={folder / 'log'}\nmappedFileSizeCommitLog=65536\n")
+    finished = cli("group", "reset", folder / "store", "billing", "orders", "--to", "9", "--settings", conf, "--write")
+    assert finished.code == 0 and "reset: 3 queues" in finished.out
+    assert '"billing"' in cli("groups", folder / "store", "--settings", conf, "--json").out
