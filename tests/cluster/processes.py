@@ -1,0 +1,192 @@
+"""RocketMQ's own processes on loopback: name servers, controllers, brokers, proxies, as a person starts them.
+
+    Cluster ──> RocketmqProcess      one Java process with a home of its own, in which its logs are
+
+`with Cluster(jars, folder) as cluster:` whatever happens inside, no process outlives it, nor this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from flightlog.tools.bench.java_program import java_command
+
+MEMORY = ("-Xms64m", "-Xmx384m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+"""Of each process; RocketMQ's own scripts give them gigabytes."""
+QUICK_START = "-XX:TieredStopAtLevel=1"
+START_LIMIT_S = 240.0
+END_LIMIT_S = 120.0
+POLL_S = 0.05
+PORTS = range(15_000, 32_000)
+"""Below those that the system gives to connections: a process that is started again finds its port free."""
+BESIDE = (-2, 0, 1)
+"""A broker also takes the port two below its own, for fast answers, and the one above, for slaves."""
+SHOWN = 3000  # characters of a log; the end says why
+LOG_FILES_OF_49 = ("logback_broker.xml", "logback_namesrv.xml")
+NO_LOG = '<configuration><root level="WARN"/></configuration>'
+
+
+def free_port(beside: Sequence[int] = BESIDE) -> int:
+    """A port of loopback that is free together with those beside it."""
+    while True:
+        port = random.choice(PORTS)
+        with ExitStack() as held:
+            try:
+                for step in beside:
+                    held.enter_context(socket.create_server(("127.0.0.1", port + step)))
+            except OSError:
+                continue
+        return port
+
+
+def with_lines(conf: str, lines: Mapping[str, object]) -> str:
+    """A `broker.conf` in which these keys have these values."""
+    kept = [line for line in conf.splitlines() if line.partition("=")[0] not in lines]
+    return "\n".join([*kept, *(f"{name}={value}" for name, value in lines.items())]) + "\n"
+
+
+class EndedError(Exception):
+    """A process ended instead of starting; the message has the end of what it printed and logged."""
+
+
+class RocketmqProcess:
+    """One Java process. Its logs are `home/logs/rocketmqlogs/*.log`, what it prints is in `home/output`."""
+
+    def __init__(self, jars: Path, home: Path, ready: str, words: Sequence[str]) -> None:
+        (home / "conf").mkdir(parents=True, exist_ok=True)
+        for name in LOG_FILES_OF_49:
+            (home / "conf" / name).write_text(NO_LOG)
+        self.home, self._ready = home, ready
+        command = java_command(jars, home, (*MEMORY, QUICK_START, f"-Drocketmq.home.dir={home}"), *words)
+        with (home / "output").open("wb") as output:
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *command],  # it dies with this process
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=home,
+                env={**os.environ, "ROCKETMQ_HOME": str(home), "NAMESRV_ADDR": ""},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def output(self) -> str:
+        """What it printed, and the end of each log that speaks of an error."""
+        parts = [(self.home / "output").read_text(errors="replace")[-SHOWN:]]
+        for path in sorted((self.home / "logs").rglob("*.log")):
+            text = path.read_text(errors="replace")
+            if "ERROR" in text:
+                parts.append(f"--- {path.name}\n{text[-SHOWN:]}")
+        return "\n".join(parts)
+
+    def wait_started(self) -> Self:
+        """Raises EndedError, TimeoutError."""
+        deadline_s = time.monotonic() + START_LIMIT_S
+        while self._ready not in (self.home / "output").read_text(errors="replace"):
+            if self._process.poll() is not None:
+                raise EndedError(f"{self.home.name}: exit code {self._process.returncode}\n{self.output}")
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"{self.home.name}: no {self._ready!r} in {START_LIMIT_S:.0f} s\n{self.output}")
+            time.sleep(POLL_S)
+        return self
+
+    def wait_ended(self) -> int:
+        """The exit code of a process that ends by itself."""
+        return self._process.wait(END_LIMIT_S)
+
+    def stop(self) -> None:
+        """In order, as `mqshutdown` does."""
+        self._process.terminate()
+        self._process.wait(END_LIMIT_S)
+
+    def kill(self) -> None:
+        """As `kill -9`; nothing happens to one that has ended."""
+        self._process.kill()
+        self._process.wait(END_LIMIT_S)
+
+
+class Cluster:
+    """Processes of one release, each with a home in `folder`; at the end of the context they are killed."""
+
+    def __init__(self, jars: Path, folder: Path) -> None:
+        self._jars, self._folder, self._ending = jars, folder, ExitStack()
+        self.name_server = ""
+        """Its address, once it was started."""
+        self.controller = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.close()
+
+    def start_name_server(self, *, has_controller: bool = False) -> RocketmqProcess:
+        """A name server, with a controller inside it on request."""
+        port = free_port((0,))
+        lines: dict[str, object] = {"listenPort": port}
+        self.name_server = f"127.0.0.1:{port}"
+        if has_controller:
+            home = self._folder / "name-server"
+            self.controller = f"127.0.0.1:{free_port((0,))}"
+            lines |= {
+                "enableControllerInNamesrv": "true",
+                "controllerDLegerGroup": "controllers",
+                "controllerDLegerPeers": f"n0-{self.controller}",
+                "controllerDLegerSelfId": "n0",
+                "controllerStorePath": home / "controller",
+                "scanNotActiveBrokerInterval": 1000,
+                "enableElectUncleanMaster": "false",
+            }
+        conf = self._written("name-server.conf", with_lines("", lines))
+        return self._start("name-server", "boot success", "namesrv.NamesrvStartup", "-c", str(conf))
+
+    def launch_broker(self, name: str, conf: str) -> RocketmqProcess:
+        """A broker that has not started yet, and may never."""
+        path = self._written(f"{name}.conf", conf)
+        return self._launch(name, "boot success", "broker.BrokerStartup", "-c", str(path))
+
+    def start_broker(self, name: str, conf: str) -> RocketmqProcess:
+        return self.launch_broker(name, conf).wait_started()
+
+    def start_proxy(self, *, cluster_name: str = "DefaultCluster") -> str:
+        """A proxy before all brokers of the name server; returns its address for gRPC clients."""
+        grpc_port = free_port((0,))
+        settings = {
+            "rocketMQClusterName": cluster_name,
+            "grpcServerPort": grpc_port,
+            "remotingListenPort": free_port((0,)),
+            "namesrvAddr": self.name_server,
+        }
+        path = self._written("proxy.json", json.dumps(settings))
+        self._start(
+            *("proxy", "rocketmq-proxy startup successfully", "proxy.ProxyStartup"),
+            *("-pm", "cluster", "-n", self.name_server, "-pc", str(path)),
+        )
+        return f"127.0.0.1:{grpc_port}"
+
+    def _written(self, name: str, text: str) -> Path:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / name
+        path.write_text(text)
+        return path
+
+    def _launch(self, name: str, ready: str, *words: str) -> RocketmqProcess:
+        main_class, *rest = words
+        process = RocketmqProcess(self._jars, self._folder / name, ready, [f"org.apache.rocketmq.{main_class}", *rest])
+        self._ending.callback(process.kill)
+        return process
+
+    def _start(self, name: str, ready: str, *words: str) -> RocketmqProcess:
+        return self._launch(name, ready, *words).wait_started()
