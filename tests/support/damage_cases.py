@@ -41,9 +41,9 @@ def run_cases(prepare: Callable[[Path], Try]) -> int:
     told: Counter[str] = Counter()
     failures = 0
     started_s = time.monotonic()
-    peaks: list[int] = []
+    memory: list[str] = []
     for store in map(Path, stores):
-        try_damaged = prepare(store)
+        try_damaged, held_mib = prepare(store), list[int]()
         for number in range(int(first), int(first) + int(count)):
             faulthandler.dump_traceback_later(HANG_S, exit=True)  # of what hangs, the stack is worth more than its end
             try:
@@ -51,11 +51,17 @@ def run_cases(prepare: Callable[[Path], Try]) -> int:
             except Exception as e:
                 failures += 1
                 print("".join(traceback.format_exception(e))[-3000:], flush=True)
-            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+            held_mib.append(_rss_pages() * resource.getpagesize() >> 20)
+        memory.append(f"{store.name} {held_mib[len(held_mib) // 10]} to {held_mib[-1]}")
     cases = int(count) * len(stores)
     print(f"{cases} cases, {failures} went wrong, {time.monotonic() - started_s:.1f} s: {dict(told.most_common())}")
-    print(f"peak RSS: {peaks[cases // 10]} MiB after a tenth of the cases, {peaks[-1]} MiB at the end")
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"RSS in MiB after a tenth and after all cases of a store: {', '.join(memory)}; peak {peak_mib}")
     return failures
+
+
+def _rss_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
 
 
 def _run_case(store: Path, try_damaged: Try, root: Path, seed: int, number: int) -> Counter[str]:
