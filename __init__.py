@@ -35,12 +35,15 @@ from .consume.store import Store
 from .consume.store import open_store as open
 from .consume.stores import Stores
 from .engine.backup.backup import BackupResult, backup, copy_store
+from .engine.compare.comparing import diff
+from .engine.compare.difference import Difference, DifferenceKind
 from .engine.delay.waiting_delays import WaitingDelay, waiting_delays
 from .engine.read.finding import Boundary
 from .engine.read.key_query import QueryResult
 from .engine.read_only import ReadOnlyStore, open_read_only
 from .engine.repair.repairing import RepairReport, repair
 from .engine.repair.salvaging import LostRange, SalvageReport, salvage
+from .engine.repair.sealing import SealReport, seal
 from .engine.statistics import StoreStatistics
 from .engine.write.append_atomically import TopicColumns
 from .engine.write.queue_handle import QueueHandle
@@ -160,6 +163,8 @@ __all__ = [
     "DamagedStoreError",
     "DataLossError",
     "DeduplicationWindow",
+    "Difference",
+    "DifferenceKind",
     "DiskError",
     "DiskFullError",
     "EffectInProgressError",
@@ -219,6 +224,7 @@ __all__ = [
     "RocksDbConfigError",
     "RocksDbQueuesError",
     "SalvageReport",
+    "SealReport",
     "SegmentGoneError",
     "SegmentLengthError",
     "SegmentRemovedError",
@@ -271,11 +277,13 @@ __all__ = [
     "backup",
     "connect",
     "copy_store",
+    "diff",
     "kernel",
     "open",
     "open_read_only",
     "repair",
     "salvage",
+    "seal",
     "spark",
     "sql",
     "waiting_delays",

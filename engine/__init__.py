@@ -5,6 +5,7 @@ room inside imports from which:
 
     backup   -> open
     repair   -> open, verify
+    compare  -> nothing
     write    -> delay, services, columns, dispatch, topics
     delay    -> services, open, read
     verify   -> open, topics

@@ -11,7 +11,9 @@ import typer
 from .commands.bench import bench
 from .commands.change import config, dead_letters, delays, group
 from .commands.change.topic import app as topic
+from .commands.check.diff import diff
 from .commands.check.repair import repair
+from .commands.check.seal import seal
 from .commands.check.verify import verify
 from .commands.demo import demo
 from .commands.handover import handover
@@ -39,7 +41,7 @@ app = typer.Typer(
 )
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look: no lock, nothing changes": (info, groups, cat, head, tail, get, query, trace),
-    "Check and mend": (verify, repair),
+    "Check and mend": (verify, repair, diff, seal),
     "Move": (backup, copy, export, clean),
     "Run": (serve, demo),
 }

@@ -1,6 +1,6 @@
-"""Repair: mend a store in place from what verify found, or carry its intact records into a new one.
+"""Repair: mend a store in place from what verify found, carry its intact records into a new one, or seal it.
 
 repairing ──▶ plan ──▶ placeholder
     │                       ▲
-    └──▶ backup        salvaging
+    └──▶ backup        salvaging        sealing
 """

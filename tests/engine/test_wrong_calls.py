@@ -292,6 +292,13 @@ OPENING: list[Row] = [
     *each("V", "path", "a folder", lambda o: flightlog.repair(o.file), lambda o: flightlog.salvage(o.file, o.new)),
     *each("T", "settings", "StoreSettings", lambda o: flightlog.repair(o.path, {})),
     *each("T", "settings", "StoreSettings", lambda o: flightlog.salvage(o.path, o.new, {})),
+    *each("T", "path", "the path of a folder", lambda o: flightlog.seal(None)),
+    *each("T", "settings", "StoreSettings", lambda o: flightlog.seal(o.path, {})),
+    *each("T", "write", "True or False", lambda o: flightlog.seal(o.path, write="yes")),
+    *each("T", "b=5", "the path of a folder", lambda o: flightlog.diff(o.path, 5)),
+    *each("T", "settings", "StoreSettings", lambda o: flightlog.diff(o.path, o.path, {})),
+    *each("T", "settings", "StoreSettings", lambda o: flightlog.diff(o.path, o.path, None, {})),
+    *each("T", "places", "True or False", lambda o: flightlog.diff(o.path, o.path, places=1)),
 ]
 
 MESSAGING: list[Row] = [

@@ -1,0 +1,1 @@
+"""Compare two stores: comparing ──▶ state_files ──▶ difference"""
