@@ -28,6 +28,7 @@ OPEN = {RequestCode.GET_ROUTEINFO_BY_TOPIC}
 """Asked of name servers, which know no accounts: a client that is refused here would tell its user of a missing route,
 and not why."""
 ADMINISTRATION = {
+    RequestCode.UPDATE_BROKER_CONFIG,
     RequestCode.GET_BROKER_CONFIG,
     RequestCode.UPDATE_AND_CREATE_TOPIC,
     RequestCode.DELETE_TOPIC_IN_BROKER,
@@ -47,8 +48,10 @@ OF_GROUP = {
     RequestCode.LITE_PULL_MESSAGE: "consumerGroup",
     RequestCode.UPDATE_CONSUMER_OFFSET: "consumerGroup",
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: "group",
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: "group",
     RequestCode.GET_CONSUMER_RUNNING_INFO: "consumerGroup",
     RequestCode.POP_MESSAGE: "consumerGroup",
+    RequestCode.PEEK_MESSAGE: "consumerGroup",
     RequestCode.ACK_MESSAGE: "consumerGroup",
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: "consumerGroup",
     RequestCode.NOTIFICATION: "consumerGroup",
@@ -61,7 +64,9 @@ OF_TOPIC = {
     RequestCode.QUERY_MESSAGE,
     RequestCode.UPDATE_CONSUMER_OFFSET,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
     RequestCode.POP_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
     RequestCode.ACK_MESSAGE,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
     RequestCode.NOTIFICATION,

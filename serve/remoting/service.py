@@ -73,6 +73,7 @@ class Service:
         relayed = Relayed(store, self.off_loop, self.members)
         self.statistics = Statistics(traffic, store.message_store.clock)
         self._answers: dict[int, Answering] = {
+            RequestCode.UPDATE_BROKER_CONFIG: state.update_config,
             RequestCode.GET_BROKER_CONFIG: state.config,
             RequestCode.GET_BROKER_RUNTIME_INFO: state.runtime_info,
             RequestCode.GET_ROUTEINFO_BY_TOPIC: topics.route,
@@ -110,6 +111,7 @@ class Service:
             RequestCode.SEND_REPLY_MESSAGE_V2: replies.reply,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.members.consumer_connections,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self.members.producer_connections,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.members.all_producers,
             RequestCode.CHECK_CLIENT_CONFIG: self.members.check_client,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.make,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: groups.config,
@@ -122,12 +124,14 @@ class Service:
             RequestCode.QUERY_ASSIGNMENT: assignments.of_client,
             RequestCode.SET_MESSAGE_REQUEST_MODE: assignments.set_mode,
             RequestCode.POP_MESSAGE: self.popping.pop,
+            RequestCode.PEEK_MESSAGE: self.popping.peek,
             RequestCode.ACK_MESSAGE: self.popping.ack,
             RequestCode.BATCH_ACK_MESSAGE: self.popping.ack_many,
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.popping.change_invisible,
             RequestCode.NOTIFICATION: self.popping.notification,
             RequestCode.POLLING_INFO: self.popping.polling_info,
             RequestCode.GET_CONSUMER_RUNNING_INFO: relayed.running_info,
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relayed.offsets,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: relayed.consume_directly,
             RequestCode.VIEW_BROKER_STATS_DATA: self.statistics.view,
         }

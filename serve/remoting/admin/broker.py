@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from ....consume.store import Store
 from ....store.conf.broker_conf import NAMES, broker_text
-from ....store.conf.java_properties import escaped_value
+from ....store.conf.java_properties import MalformedEscapeError, escaped_value, parse_properties
 from ...brokers.off_loop import OffLoop
-from ..answers.request import Answer, Request
+from ..answers.request import Answer, Refused, Request
 from ..answers.topics import CLUSTER
 from ..wire import fastjson
-from ..wire.codes import VERSION
+from ..wire.codes import VERSION, ResponseCode
 
 VERSION_NAME = "V5_3_3"
+MAX_SHOWN = 80
+RESTART = "start the server again with it"
 
 
 class Broker:
@@ -26,7 +28,28 @@ class Broker:
 
     async def config(self, request: Request) -> Answer:
         """What a broker's `broker.conf` would say of this store."""
-        settings, version = self._store.settings, {"counter": 0, "stateVersion": 0, "timestamp": self._started_ms}
+        version = {"counter": 0, "stateVersion": 0, "timestamp": self._started_ms}
+        lines = "".join(f"{name}={escaped_value(value)}\n" for name, value in self._settings(request).items())
+        return Answer({"version": fastjson.encode(version).decode()}, lines.encode())
+
+    async def update_config(self, request: Request) -> Answer:
+        """A store has the settings that it was opened with: what changes nothing is taken, anything else refused."""
+        try:
+            wanted = parse_properties(request.command.body)
+        except MalformedEscapeError as e:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no properties: {e}") from e
+        known = self._settings(request)
+        for each in wanted:
+            name, value = each.key[:MAX_SHOWN], each.value.strip()[:MAX_SHOWN]
+            if each.key not in known:
+                raise Refused(ResponseCode.NO_PERMISSION, f"{name} is no setting of flightlog")
+            if each.value.strip().lower() != known[each.key].lower():
+                text = f"{name} is {known[each.key]} and cannot become {value!r} while the store is open: {RESTART}"
+                raise Refused(ResponseCode.NO_PERMISSION, text)
+        return Answer()
+
+    def _settings(self, request: Request) -> dict[str, str]:
+        settings = self._store.settings
         found = {
             "brokerName": settings.broker_name,
             "brokerClusterName": CLUSTER,
@@ -38,8 +61,7 @@ class Broker:
         for name, broker_name in NAMES.items():
             if (value := getattr(settings, name)) is not None:
                 found[broker_name] = broker_text(name, value)
-        lines = "".join(f"{name}={escaped_value(value)}\n" for name, value in found.items())
-        return Answer({"version": fastjson.encode(version).decode()}, lines.encode())
+        return found
 
     def _runtime_info(self) -> Answer:
         found = self._store.statistics()

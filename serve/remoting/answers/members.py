@@ -181,6 +181,24 @@ class Members:
             raise Refused(ResponseCode.SYSTEM_ERROR, text)
         return Answer.of({"connectionSet": [_connection(member) for member in found.values()]})
 
+    async def all_producers(self, request: Request) -> Answer:
+        """Those of every group."""
+        now_ms, now_s = self._store.message_store.clock.now_ms(), time.monotonic()
+        table = {
+            group: [
+                {
+                    "clientId": each.client_id,
+                    "language": each.language,
+                    "lastUpdateTimestamp": now_ms - int((now_s - each.heard_s) * 1000),
+                    "remoteIP": "/{}:{}".format(*each.connection.peer),
+                    "version": each.version,
+                }
+                for each in members.values()
+            ]
+            for group, members in self.producers.items()
+        }
+        return Answer.of({"data": table})
+
     async def check_client(self, request: Request) -> Answer:
         """Whether a filter that a consumer is about to subscribe with is understood."""
         found = request.json().get("subscriptionData")

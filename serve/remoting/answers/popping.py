@@ -19,12 +19,14 @@ from ....consume.pop.pop_errors import ExpiredHandleError
 from ....consume.pop.popped import RETRY, HandleWords, PopHandle, PoppedMessage, words_of
 from ....index.filter.sql_filter import SqlFilter
 from ....store.format.record import RETRY_TOPIC_PREFIX
+from ....store.stored_message import StoredMessage
+from ....store.topic import Topic, TopicPermission
 from ...brokers.broker import Broker
 from ...brokers.off_loop import OffLoop
 from ...calls.kept_messages import give_back
 from ...calls.long_polls import LongPolls
 from ..wire.codes import ResponseCode
-from ..wire.message_bytes import popped_record_of
+from ..wire.message_bytes import popped_record_of, record_of
 from .members import TAG, checked_filter
 from .request import Answer, Refused, Request
 
@@ -45,7 +47,7 @@ class Popping:
     async def pop(self, request: Request) -> Answer:
         """Up to 32 messages of a topic, from all of its queues, whichever the request names."""
         group, topic = request.text("consumerGroup"), request.text("topic")
-        self._check(topic)
+        self._check_topic(topic)
         count, invisible_ms = request.whole("maxMsgNums"), request.whole("invisibleTime")
         if count > MAX_COUNT:
             raise Refused(ResponseCode.INVALID_PARAMETER, f"pop message's num is greater than {MAX_COUNT}")
@@ -133,7 +135,7 @@ class Popping:
     async def notification(self, request: Request) -> Answer:
         """Whether there is something to pop, now or within the time of the poll."""
         group, topic = request.text("consumerGroup"), request.text("topic")
-        self._check(topic)
+        self._check_topic(topic)
         look = partial(self._off_loop.run, self._has_message, group, topic)
         return Answer({"hasMsg": await self._until(group, topic, request.whole("pollTime", 0), look)})
 
@@ -145,13 +147,45 @@ class Popping:
                     return True
         return False
 
+    async def peek(self, request: Request) -> Answer:
+        """Messages that the group would pop next, which stay where they are: of a queue, or of all (-1), and those that
+        come again behind them."""
+        group, topic, queue_id = request.text("consumerGroup"), request.text("topic"), request.whole("queueId")
+        if TopicPermission.READ not in self._check_topic(topic).perm:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")
+        count = min(request.whole("maxMsgNums"), MAX_COUNT)
+        found, rest = await self._off_loop.run(self._peeked, group, topic, queue_id, count)
+        fields = {"popTime": 0, "invisibleTime": 0, "reviveQid": 0, "restNum": rest}
+        if not found:
+            return Answer(fields, code=ResponseCode.PULL_NOT_FOUND, remark="NO_MESSAGE_IN_QUEUE")
+        return Answer(fields, b"".join(record_of(each) for each in found), remark="FOUND")
+
+    def _peeked(self, group: str, topic: str, queue_id: int, count: int) -> tuple[list[StoredMessage], int]:
+        """And how many messages there are, of every tag."""
+        keys = [key for key in self._store.pop_service.queue_keys(group, topic) if self._store.topic(key[0])]
+        if queue_id >= 0:
+            if (topic, queue_id) not in keys:
+                raise Refused(ResponseCode.INVALID_PARAMETER, f"queueId[{queue_id}] is illegal, topic:[{topic}]")
+            keys = [key for key in keys if key[0] != topic or key[1] == queue_id]
+        found: list[StoredMessage] = []
+        rest = 0
+        for name, each in sorted(keys, key=lambda key: (key[0] != topic, key[1])):
+            first, end = self._store.queue_bounds(name, each)
+            at = max(self._store.group_offsets(group, name).get(each, 0), first)
+            rest += max(end - at, 0)
+            if at < end and len(found) < count:
+                found += self._store.get(name, each, at, count - len(found)).messages
+        return found, rest
+
     async def polling_info(self, request: Request) -> Answer:
         """How many pops wait."""
         return Answer({"pollingNum": self._waiting[request.text("consumerGroup"), request.text("topic")]})
 
-    def _check(self, topic: str) -> None:
-        if self._store.topic(topic) is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+    def _check_topic(self, name: str) -> Topic:
+        topic = self._store.topic(name)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+        return topic
 
 
 def _answer(popped: list[PoppedMessage]) -> Answer:

@@ -1,4 +1,4 @@
-"""JSON as RocketMQ's tools read and write it: maps may have numbers or whole objects as keys.
+"""JSON as RocketMQ's tools and clients read and write it: maps may have numbers or whole objects as keys.
 
     {"offsetTable":{{"brokerName":"store","queueId":0,"topic":"orders"}:{"maxOffset":3,"minOffset":0}}}
 
@@ -8,8 +8,12 @@ fastjson reads it so; its own JSON library reads nothing but texts as keys.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+_PLAIN: Final = json.JSONDecoder()
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
 class ObjectKeys:
@@ -36,6 +40,51 @@ def _written(value: Any) -> str:
 
 def _key(key: Any) -> str:
     return str(key) if isinstance(key, int) else json.dumps(key, ensure_ascii=False)
+
+
+def decode_keyed(raw: bytes) -> Any:
+    """What fastjson wrote: maps with a key that is no text become ObjectKeys. Raises ValueError."""
+    text = raw.decode()
+    try:
+        value, end = _read(text, 0)
+    except RecursionError as e:
+        raise ValueError("the body is nested too deeply") from e
+    if _next(text, end) != len(text):
+        raise ValueError(f"the body goes on behind character {end}")
+    return value
+
+
+def _read(text: str, position: int) -> tuple[Any, int]:
+    """A value, and where it ends. Lists hold no maps with objects as keys in what is read here."""
+    position = _next(text, position)
+    return _read_map(text, position + 1) if text[position : position + 1] == "{" else _PLAIN.raw_decode(text, position)
+
+
+def _read_map(text: str, position: int) -> tuple[Any, int]:
+    pairs = []
+    position = _next(text, position)
+    while text[position : position + 1] != "}":
+        key, position = _read(text, position)
+        value, position = _read(text, _expected(text, position, ":"))
+        pairs.append((key, value))
+        position = _next(text, position)
+        if text[position : position + 1] != "}":
+            position = _next(text, _expected(text, position, ","))
+    is_plain = all(isinstance(key, str) for key, _ in pairs)
+    return dict(pairs) if is_plain else ObjectKeys(pairs), position + 1
+
+
+def _expected(text: str, position: int, mark: str) -> int:
+    position = _next(text, position)
+    if text[position : position + 1] != mark:
+        raise ValueError(f"expected {mark!r} at character {position}")
+    return position + 1
+
+
+def _next(text: str, position: int) -> int:
+    """The next character that is no blank."""
+    found = _BLANKS.match(text, position)
+    return found.end() if found else position
 
 
 def decode(raw: bytes) -> dict[str, Any]:

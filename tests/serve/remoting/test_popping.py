@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flightlog import Message
+from flightlog import Message, TopicPermission
 from flightlog.serve.remoting.wire.codes import RequestCode, ResponseCode
 from flightlog.serve.remoting.wire.command import Command
 from flightlog.tests.serve.remoting.test_java_clients import run
@@ -96,6 +96,36 @@ def test_a_pop_waits_for_a_message(served: RemotingStore, client: RemotingClient
     assert b"now" in client.answer(popping).body
     assert client.answer(noticing).fields["hasMsg"] == "true"
     assert client.call(RequestCode.NOTIFICATION, POP).fields["hasMsg"] == "false"
+
+
+def test_a_peek_shows_what_would_be_popped_next(served: RemotingStore, client: RemotingClient) -> None:
+    served.store.create_topic("orders", 2)
+    served.store.create_topic("closed", 1, perm=TopicPermission.WRITE)
+    served.store.put_many([Message("orders", b"<%d>" % number, queue_id=number % 2) for number in range(4)])
+
+    def peeked(**changes: Any) -> tuple[list[int], str]:
+        found = client.call(RequestCode.PEEK_MESSAGE, {**GROUP, "queueId": -1, "maxMsgNums": 32} | changes)
+        assert found.code == (ResponseCode.SUCCESS if found.body else ResponseCode.PULL_NOT_FOUND)
+        return [number for number in range(4) if b"<%d>" % number in found.body], found.fields["restNum"]
+
+    for _ in range(2):
+        assert peeked() == ([0, 1, 2, 3], "4")
+    assert peeked(queueId=1) == ([1, 3], "2")
+    assert peeked(queueId=1, maxMsgNums=1) == ([1], "2")
+    assert peeked(maxMsgNums=0) == ([], "4")
+    assert client.call(RequestCode.POP_MESSAGE, POP).code == ResponseCode.SUCCESS
+    assert peeked() == ([], "0")
+    served.clock.advance(25_000)
+    assert client.call(RequestCode.NOTIFICATION, POLL).fields["hasMsg"] == "true"
+    first, _ = peeked(maxMsgNums=1)
+    assert len(first) == 1  # of those that come again
+    for wrong, code in (
+        ({"topic": "nothing"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"topic": "closed"}, ResponseCode.NO_PERMISSION),
+        ({"queueId": 2}, ResponseCode.INVALID_PARAMETER),
+    ):
+        asked = {**GROUP, "queueId": -1, "maxMsgNums": 32} | wrong
+        assert client.call(RequestCode.PEEK_MESSAGE, asked).code == code, wrong
 
 
 def test_wrong_pops_are_refused(served: RemotingStore, client: RemotingClient) -> None:

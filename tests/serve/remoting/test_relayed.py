@@ -75,6 +75,26 @@ def test_who_asks_a_member_that_does_not_answer_is_told(
     assert lost.remark == "invoke consumer <billing> <member> Exception: the client is gone"
 
 
+def test_members_say_how_far_they_are(served: RemotingStore, client: RemotingClient, member: RemotingClient) -> None:
+    served.store.create_topic("orders", 1)
+    fields = {"topic": "orders", "group": "billing"}
+    opaque = client.send(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, fields)
+    asked = member.wait_until_told(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT)
+    assert dict(asked.fields) == fields
+    offsets = b'{{"brokerName":"store","queueId":0,"topic":"orders"}:7}'
+    answer(member, asked, b' {"consumerTable": {}, "messageQueueTable":%b}' % offsets)
+    assert client.answer(opaque).body == b'{"consumerTable":{"member":%b},"messageQueueTable":{}}' % offsets
+    none = b'{"consumerTable":{},"messageQueueTable":{}}'
+    for told, code in ((b"", 0), (b"{}", 1), (b"{{", 0), (b"{" * 100_000, 0), (b'{"messageQueueTable":[]}', 0)):
+        opaque = client.send(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {**fields, "clientAddr": "member"})
+        answer(member, member.wait_until_told(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT), told, code)
+        assert client.answer(opaque).body == none, told
+    other = client.call(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {**fields, "clientAddr": "other"})
+    assert other.body == none
+    offline = client.call(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {**fields, "group": "others"})
+    assert (offline.code, offline.remark) == (1, "No Any Consumer online in the consumer group: [others]")
+
+
 def test_figures_are_those_of_the_last_minute_hour_and_day(served: RemotingStore, client: RemotingClient) -> None:
     clock, traffic = ManualClock(), Traffic()
     figures = Statistics(traffic, clock)

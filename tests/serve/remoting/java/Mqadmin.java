@@ -73,6 +73,12 @@ public class Mqadmin {
     }
     mqadmin("consumerConnection", "-g", "billing");
     mqadmin("producerConnection", "-g", "producers", "-t", "orders");
+    mqadmin("producer", "-b", broker);
+    System.out.println("== getConsumeStatus"); // mqadmin has no command for it
+    new TreeMap<>(admin.getConsumeStatus("orders", "billing", "")).forEach((client, offsets) ->
+        new TreeMap<>(offsets).forEach((queue, offset) ->
+            System.out.println(client.split("@")[1].split("#")[0] + " " + queue.getQueueId() + " " + offset)));
+    System.out.println("one " + admin.getConsumeStatus("orders", "billing", members.get(0).buildMQClientId()).keySet());
     mqadmin("consumerProgress", "-g", "billing");
     mqadmin("consumerStatus", "-g", "billing");
     mqadmin("consumerStatus", "-g", "billing", "-i", members.get(0).buildMQClientId(), "-s");
@@ -90,6 +96,8 @@ public class Mqadmin {
     mqadmin("printMsgByQueue", "-t", "orders", "-a", "store", "-i", "3", "-p", "true", "-d", "true");
     mqadmin("consumeMessage", "-t", "orders", "-b", "store", "-i", "1", "-o", "0", "-c", "2");
     mqadmin("getBrokerConfig", "-b", broker);
+    mqadmin("updateBrokerConfig", "-b", broker, "-k", "flushDiskType", "-v", "SYNC_FLUSH");
+    mqadmin("updateBrokerConfig", "-b", broker, "-k", "messageIndexEnable", "-v", "true");
     mqadmin("sendMessage", "-t", "orders", "-p", "more", "-k", "k1", "-c", "a", "-b", "store", "-i", "0");
     await(1, "the message that was sent");
     mqadmin("resetOffsetByTime", "-g", "billing", "-t", "orders", "-s", "0");
