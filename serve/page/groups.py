@@ -12,16 +12,21 @@ from typing import Any
 from ...consume.group.group_state import GroupState
 from ...consume.retry.send_back import dead_letter_topic
 from ...consume.store import Store
-from ...store.format.record import RETRY_TOPIC_PREFIX
+from ...store.format.record import INT64_MAX, RETRY_TOPIC_PREFIX
 from ...store.queue_offsets import QueueKey
 from ...store.topic import TopicPermission
 from ..calls.clients import ConnectedClient
 from .shown import duration, plural, visible
-from .site import Answer, Asked, PageError, bounds_by_topic, checked_time_ms, message_count, retry_topics
+from .site import NUMBER, Answer, Asked, PageError, bounds_by_topic, checked_time_ms, message_count, retry_topics
 from .topics import group_rows
 
 SKEW = 0.8
 """From which share of the lag one queue is named as the reason."""
+SKIPPED = "Skipped messages will not be delivered. Those that the group goes back to will be delivered again."
+REMOTING = (
+    " Remoting clients of the group are connected, which write their own offsets again: close them first, or reset "
+    "with mqadmin, which tells them."
+)
 AGES_MAX = 64
 """Queues whose first waiting message is looked at, those that are furthest behind."""
 
@@ -147,23 +152,24 @@ def reasons(
 def reset(asked: Asked) -> Answer:
     """`/reset`, a write: first what it would do, and with `confirmed` doing it."""
     state, topic = _state(asked), asked.field("topic")
-    to, target = asked.field("to"), _target(asked)
+    target, queue_id = _target(asked), _queue_id(asked)
     if asked.field("confirmed"):
-        asked.store.reset_offset(state.name, topic, target)
+        asked.store.reset_offset(state.name, topic, target, queue_id=queue_id)
         return Answer(redirect=asked.href("/group", name=state.name, done="reset"))
-    before = asked.store.group_offsets(state.name, topic)
-    after = asked.store.reset_offset(state.name, topic, target, dry_run=True)
+    before, clients = asked.store.group_offsets(state.name, topic), asked.site.connected().get(state.name, ())
+    place = visible(topic) if queue_id is None else f"queue {queue_id} of {visible(topic)}"
+    after = asked.store.reset_offset(state.name, topic, target, queue_id=queue_id, dry_run=True)
     return asked.page(
         "confirm.html",
         "Reset offsets?",
         action="/reset",
         back=asked.href("/group", name=state.name),
         button="Reset offsets",
-        fields={"name": [state.name], "topic": [topic], "to": [to], "time": [asked.field("time")]},
-        question=f"Reset the offsets of group {visible(state.name)} in {visible(topic)}?",
+        fields={name: [asked.field(name)] for name in ("name", "topic", "queue", "to", "time", "offset")},
+        question=f"Reset the offsets of group {visible(state.name)} in {place}?",
         heading=("Queue", "Next offset now", "Next offset then", "Messages"),
         rows=[_change(queue_id, before.get(queue_id), offset) for queue_id, offset in sorted(after.items())],
-        warning="Skipped messages will not be delivered. Those that the group goes back to will be delivered again.",
+        warning=SKIPPED + (REMOTING if any(each.kind.startswith("remoting") for each in clients) else ""),
     )
 
 
@@ -180,4 +186,23 @@ def _target(asked: Asked) -> Any:
         return to
     if to == "time":
         return datetime.fromtimestamp(checked_time_ms(asked.field("time")) / 1000, UTC)
-    raise PageError(f"to is {to[:40]!r}: expected first, last or time")
+    if to == "offset":
+        return _number(asked, "offset")
+    raise PageError(f"to is {to[:40]!r}: expected first, last, time or offset")
+
+
+def _queue_id(asked: Asked) -> int | None:
+    """One queue, or None for all. Raises PageError."""
+    if not asked.field("queue").strip():
+        return None
+    queue_id, topic = _number(asked, "queue"), asked.store.topic(asked.field("topic"))
+    if topic is not None and queue_id >= topic.queue_count:
+        raise PageError(f"queue is {queue_id}: {visible(topic.name)} has the queues 0 to {topic.queue_count - 1}")
+    return queue_id
+
+
+def _number(asked: Asked, name: str) -> int:
+    text = asked.field(name).strip()
+    if not NUMBER.fullmatch(text) or int(text) > INT64_MAX:
+        raise PageError(f"{name} is {text[:40]!r}: expected a whole number")
+    return int(text)

@@ -15,6 +15,7 @@ from aiohttp import web
 from ...store.errors import FlightlogError, StoreClosedError, UsageError
 from ..brokers.off_loop import OffLoop
 from . import dead_letters, delays, groups, messages, topics
+from .connections import FIRST_REQUEST_S, MAX_CONNECTIONS, Connections
 from .guard import Guard, Refusal, add_headers, form_of
 from .live import Live
 from .site import Answer, Asked, Connected, Opened, PageError, Site, rendered
@@ -25,6 +26,8 @@ access_log = logging.getLogger("flightlog.serve.access")
 REQUEST_MAX = 1 << 20
 """Bytes of a form: the ids of some ten thousand dead letters."""
 DRAIN_S = 5.0
+KEEP_ALIVE_S = 15.0
+"""After how long without a request a connection is closed."""
 BEAT_S = 15.0
 """After how long without an event a stream says that it is there."""
 TOKEN = "token"
@@ -70,6 +73,8 @@ class Page:
         self._off_loop = OffLoop()
         self._live = {name: Live(opened, self._off_loop) for name, opened in stores.items()}
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
+        self._connections: Connections | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Answer from now on; returns the port, which the system chose if it was 0. Raises OSError."""
@@ -81,14 +86,22 @@ class Page:
             app.router.add_post(path, self._writing(view))
         app.router.add_get("/live/events", self._events)
         app.router.add_static("/static", Path(__file__).parent / "static")
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_S)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_S, keepalive_timeout=KEEP_ALIVE_S)
         await self._runner.setup()
+        assert self._runner.server is not None
+        self._connections = Connections(self._runner.server)
         try:
-            await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
+            self._listening = await asyncio.get_running_loop().create_server(
+                self._connections,
+                *(host, port),
+                ssl=tls,
+                backlog=MAX_CONNECTIONS,
+                ssl_handshake_timeout=FIRST_REQUEST_S if tls is not None else None,
+            )
         except BaseException:
             await self._runner.cleanup()
             raise
-        found = int(self._runner.addresses[0][1])
+        found = int(self._listening.sockets[0].getsockname()[1])
         self.guard.cookie_name = f"flightlog-{found}"  # cookies are of a host, whatever the port
         return found
 
@@ -105,6 +118,8 @@ class Page:
         runner, self._runner = self._runner, None
         for live in self._live.values():
             await live.close()
+        if self._listening is not None:
+            self._listening.close()
         await runner.cleanup()
         await asyncio.get_running_loop().run_in_executor(None, self._off_loop.close)
 
@@ -114,6 +129,8 @@ class Page:
     async def _let_in(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
+        if self._connections is not None:
+            self._connections.note_request(request.transport)
         try:
             self.guard.check_place(request)
             given = _query(request).get(TOKEN)

@@ -207,6 +207,26 @@ def test_three_dead_letters_are_redriven_by_the_keyboard_alone(chrome: Chrome, p
     chrome.get("about:blank")
 
 
+def test_a_message_that_stops_a_queue_is_skipped(chrome: Chrome, page: Shown) -> None:
+    """The queue alone goes on behind it, as the question says."""
+    from selenium.webdriver.support.ui import Select
+
+    person = Person(chrome, page, NARROW, "light")
+    person.click("main a", "billing")
+    chrome.find_element("id", "reset-queue").send_keys("3")
+    Select(chrome.find_element("id", "reset-to")).select_by_visible_text("an offset")
+    chrome.find_element("id", "reset-offset").send_keys("5")
+    person.click("button", "Reset offsets …")
+    person.see("Reset the offsets of group billing in queue 3 of orders?")
+    person.see("1 skipped")
+    assert page.store.group_offsets("billing", "orders")[3] == 4, "it only asks"
+    person.click("button", "Reset offsets")
+    person.see("The offsets were reset.")
+    assert page.store.group_offsets("billing", "orders") == {0: 50, 1: 50, 2: 50, 3: 5}
+    assert person.complaints() == []
+    chrome.get("about:blank")
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(NARROW, "dark"), (WIDE, "light")])
 def test_every_view_can_be_read_and_named(chrome: Chrome, page: Shown, width: int, scheme: str) -> None:
     """Text has a contrast of 4.5, all that takes input has a name, and nothing is wider than the screen."""

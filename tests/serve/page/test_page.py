@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import socket
@@ -15,9 +16,10 @@ import flightlog
 from flightlog import Message
 from flightlog.serve.brokers.off_loop import OffLoop
 from flightlog.serve.http2.certificates import browser_tls, development_tls
+from flightlog.serve.page import connections
 from flightlog.serve.page.live import WAITING_MAX, Live
 from flightlog.serve.program import ServeOptions, run
-from flightlog.tests.serve.page.conftest import Browser, shown
+from flightlog.tests.serve.page.conftest import Browser, Shown, shown
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -83,3 +85,34 @@ def test_a_browser_that_is_too_slow_is_told_what_it_missed(store: Store) -> None
         return found
 
     assert asyncio.run(look()) == [{"missed": WAITING_MAX}, {"number": WAITING_MAX}]
+
+
+def test_connections_are_limited_and_ask_for_something_soon(
+    browser: Browser, page: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    held = [socket.create_connection(("127.0.0.1", page.port), PATIENCE_S) for _ in range(3)]
+    held[0].sendall(b"GET /static/page.css HTTP/1.1\r\nHost: localhost\r\n\r\n")  # answered, and kept open
+    assert held[0].recv(1 << 16).startswith(b"HTTP/1.1 200")
+    for each in held[1:]:
+        each.sendall(b"GET / HTTP/1.1\r\n")  # and no more
+    with socket.create_connection(("127.0.0.1", page.port), PATIENCE_S) as refused:
+        assert closed(refused)
+    held[0].close()
+    while True:  # until the server knows
+        with contextlib.suppress(ConnectionError, http.client.HTTPException):
+            assert browser.get("/").status == 200
+            break
+    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.01)
+    with socket.create_connection(("127.0.0.1", page.port), PATIENCE_S) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        assert closed(slow)
+    for each in held:
+        each.close()
+
+
+def closed(connection: socket.socket) -> bool:
+    """Waits until the server has closed it."""
+    with contextlib.suppress(ConnectionResetError):
+        return connection.recv(1) == b""
+    return True

@@ -67,6 +67,22 @@ def test_offsets_are_reset_after_a_question(
     assert page.store.group_offsets("billing", "orders")[3] == offset
 
 
+def test_one_queue_is_reset(browser: Browser, page: Shown, token: dict[str, str]) -> None:
+    fields = {**token, "name": "billing", "topic": "orders", "queue": "3", "to": "offset", "offset": "7"}
+    asked = browser.post("/reset", fields)
+    assert "Reset the offsets of group billing in queue 3 of orders?" in asked.words
+    assert "3 4 7 3 skipped" in asked.words and "50" not in asked.words
+    assert "Remoting clients" not in asked.words
+    browser.post("/reset", {**fields, "confirmed": "1"})
+    assert page.store.group_offsets("billing", "orders") == {0: 50, 1: 50, 2: 50, 3: 7}
+    for wrong in ({"queue": "x"}, {"queue": "-1"}, {"queue": "9" * 30}, {"offset": ""}, {"offset": "1.5"}):
+        refused = browser.post("/reset", {**fields, **wrong, "confirmed": "1"})
+        assert refused.status == 400 and "expected a whole number" in refused.words, wrong
+    assert browser.post("/reset", {**fields, "queue": "4", "confirmed": "1"}).status == 400
+    assert browser.post("/reset", {**fields, "form_token": "?"}).status == 403
+    assert page.store.group_offsets("billing", "orders")[3] == 7
+
+
 def test_offsets_are_reset_to_a_time(browser: Browser, page: Shown, token: dict[str, str]) -> None:
     fields = {**token, "name": "billing", "topic": "orders", "to": "time", "time": "2020-01-01"}
     browser.post("/reset", {**fields, "confirmed": "1"})
