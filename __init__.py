@@ -34,12 +34,14 @@ from .consume.retry.redrive import RedriveResult
 from .consume.store import Store
 from .consume.store import open_store as open
 from .consume.stores import Stores
+from .consume.topic_states import TopicState, topic_states
 from .engine.backup.backup import BackupResult, backup, copy_store
 from .engine.compare.comparing import diff
 from .engine.compare.difference import Difference, DifferenceKind
 from .engine.delay.waiting_delays import WaitingDelay, waiting_delays
 from .engine.read.finding import Boundary
 from .engine.read.key_query import QueryResult
+from .engine.read.topic_traffic import HourTraffic, SizeBucket, TopicTraffic, topic_traffic
 from .engine.read_only import ReadOnlyStore, open_read_only
 from .engine.repair.repairing import RepairReport, repair
 from .engine.repair.salvaging import LostRange, SalvageReport, salvage
@@ -184,6 +186,7 @@ __all__ = [
     "GroupNotFoundError",
     "GroupSettings",
     "GroupState",
+    "HourTraffic",
     "InconsistentGroupError",
     "IndexFileGoneError",
     "InvalidAllocationError",
@@ -235,6 +238,7 @@ __all__ = [
     "SendTimeoutError",
     "ServerRefusedError",
     "ServerUnavailableError",
+    "SizeBucket",
     "SqlFilter",
     "StartFrom",
     "Store",
@@ -263,7 +267,9 @@ __all__ = [
     "TopicNotFoundError",
     "TopicPermission",
     "TopicPermissionError",
+    "TopicState",
     "TopicTooLongError",
+    "TopicTraffic",
     "Transaction",
     "TransactionChecker",
     "TransactionResolution",
@@ -286,6 +292,8 @@ __all__ = [
     "seal",
     "spark",
     "sql",
+    "topic_states",
+    "topic_traffic",
     "waiting_delays",
 ]
 

@@ -16,12 +16,15 @@ from .commands.check.repair import repair
 from .commands.check.seal import seal
 from .commands.check.verify import verify
 from .commands.demo import demo
+from .commands.examples import epilog_of
 from .commands.handover import handover
 from .commands.look.cat import cat, head, query
 from .commands.look.get import get
 from .commands.look.groups import groups
 from .commands.look.info import info
+from .commands.look.stat import stat
 from .commands.look.tail import tail
+from .commands.look.topics import topics
 from .commands.look.trace import trace
 from .commands.move.backup import backup
 from .commands.move.clean import clean
@@ -40,14 +43,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look: no lock, nothing changes": (info, groups, cat, head, tail, get, query, trace),
+    "Look: no lock, nothing changes": (info, topics, groups, stat, cat, head, tail, get, query, trace),
     "Check and mend": (verify, repair, diff, seal),
     "Move": (backup, copy, export, clean),
     "Run": (serve, demo),
 }
 for panel, commands in PANELS.items():
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(rich_help_panel=panel, epilog=epilog_of(command.__name__))(command)
 app.command("import", rich_help_panel="Move")(import_)
 for changing in (topic, group, dead_letters, delays, config):
     app.add_typer(changing.app, rich_help_panel="Change: shown first, done with --write")

@@ -5,8 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 TERMINAL_ROWS_MAX = 40
+GAP = 3
+"""Between two columns of a drawn table."""
+NAME_MIN, TEXT_MAX = 20, 40
+"""So wide is a name that is shortened beside others, and so much room any other text is given."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +68,27 @@ class Output:
             print("  ".join(cells).rstrip())
 
     def _draw(self, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-        from rich import box
         from rich.console import Console
+        from rich.text import Text
+
+        console = Console(highlight=False)
+        left_out = len(rows) - TERMINAL_ROWS_MAX
+        shown = list(rows) if left_out <= 0 else [*rows[: TERMINAL_ROWS_MAX // 2], *rows[-TERMINAL_ROWS_MAX // 2 :]]
+        widths = [max(len(column.title), *(len(row[i]) for row in shown)) for i, column in enumerate(columns)]
+        for number, places in enumerate(_parts(widths, console.width)):
+            self._draw_part(
+                console,
+                f"{title}, continued" if number else title,
+                [columns[i] for i in places],
+                [[row[i] for i in places] for row in shown],
+            )
+        if left_out > 0:
+            console.print(Text(f"{left_out:,} rows in the middle left out: a pipe or --json gets all", style="dim"))
+
+    def _draw_part(
+        self, console: Console, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]
+    ) -> None:
+        from rich import box
         from rich.table import Table
         from rich.text import Text
 
@@ -73,12 +100,21 @@ class Output:
                 table.add_column(column.title, justify="right", no_wrap=True, min_width=width)
             else:
                 table.add_column(column.title, no_wrap=True, overflow="ellipsis")
-        left_out = len(rows) - TERMINAL_ROWS_MAX
-        shown = list(rows) if left_out <= 0 else [*rows[: TERMINAL_ROWS_MAX // 2], *rows[-TERMINAL_ROWS_MAX // 2 :]]
-        for row in shown:
+        for row in rows:
             table.add_row(*[Text(cell) for cell in row])
-        console = Console(highlight=False)
         console.print()
         console.print(table)
-        if left_out > 0:
-            console.print(Text(f"{left_out:,} rows in the middle left out: a pipe or --json gets all", style="dim"))
+
+
+def _parts(widths: Sequence[int], room: int) -> list[list[int]]:
+    """The places of the columns of each table into which one that is too wide is split. The last column names the row,
+    and is in each of them."""
+    last = len(widths) - 1
+    needed = [min(width, NAME_MIN) if i == last else min(width, TEXT_MAX) for i, width in enumerate(widths)]
+    parts: list[list[int]] = [[]]
+    for i in range(last):
+        used = sum(needed[place] + GAP for place in parts[-1])
+        if parts[-1] and used + needed[i] + GAP + needed[last] > room:
+            parts.append([])
+        parts[-1].append(i)
+    return [[*part, last] for part in parts]

@@ -40,7 +40,7 @@ WORDS = {
     "store/native": {"fast_path_protocol"},
     "spark": {"entry", "schema"},
     "tools": {"counting_disk", "inspecting", "moments", "output", "program", "progress_bar", "tracing", "words"},
-    "tools/commands": {"arguments", "selecting"},
+    "tools/commands": {"arguments", "examples", "selecting"},
     "tools/commands/change": {"opening"},
     "tools/bench": {"case", "drive", "java_program", "messages"},
 }

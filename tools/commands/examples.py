@@ -1,0 +1,18 @@
+"""Two examples of each command, which its `--help` ends with."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, str]] = {
+    "stat": ("flightlog stat store --since 1d", "flightlog stat store -t orders --plot orders.png"),
+    "topics": (
+        "flightlog topics store",
+        "flightlog topics store --json | jq '.[] | select(.messages > 1000) | .topic'",
+    ),
+}
+"""Command -> its examples."""
+
+
+def epilog_of(command: str) -> str | None:
+    """The last lines of its `--help`."""
+    found = EXAMPLES.get(command)
+    return None if found is None else "\n\n".join(("Examples:", *found))
