@@ -45,7 +45,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         if len(self._open) >= MAX_CONNECTIONS:
-            log.warning("a browser is refused: the page has %d connections", MAX_CONNECTIONS, extra={"limit": MAX_CONNECTIONS})
+            fields = {"limit": MAX_CONNECTIONS}
+            log.warning("a browser is refused: the page has %d connections", MAX_CONNECTIONS, extra=fields)
             transport.abort()
             return
         self._open.add(self)
