@@ -134,14 +134,16 @@ class TimerWheel:
         self._slots[used] = 0
         self._dirty.update(np.unique(used * SLOT_SIZE // PAGE_SIZE).tolist())
 
-    def load(self) -> None:
-        """Read the slots from the file. A file of another length, which RocketMQ would refuse, is recreated."""
+    def load(self, *, for_writing: bool = True) -> None:
+        """Read the slots from the file. One of another length, which RocketMQ would refuse, is emptied for writing, and
+        not read else."""
         if not self._disk.exists(self._path):
             return
-        file = self._file = self._disk.open(self._path, writable=True)
+        file = self._file = self._disk.open(self._path, writable=for_writing)
         size = self.slot_count * SLOT_SIZE
         if file.size() != size:
-            file.resize(0)
+            if for_writing:
+                file.resize(0)
             return
         at = 0
         while (found := file.next_data(at)) is not None and found < size:

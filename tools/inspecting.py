@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from ..engine.open.shutdown_state import LastWriter, ShutdownState
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..engine.statistics import StoreStatistics
-from ..index.key.index_file import FIRST_ENTRY, IndexGeometry
+from ..index.key.index_file import DEFAULT_INDEX_ENTRIES, DEFAULT_INDEX_SLOTS, FIRST_ENTRY, IndexGeometry
 from ..index.key.index_folder import IndexFolder
 from ..index.key.index_geometry import find_index_geometry
+from ..index.queue.queue_table import find_file_entries
 from ..store.disk.disk import Disk, RealDisk
 from ..store.disk.lock import is_held
-from ..store.errors import StoreNotFoundError
+from ..store.errors import ConfigFileError, StoreNotFoundError
 from ..store.seal.seal import read_seal
-from ..store.settings import StoreSettings
+from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from ..store.state.rocksdb import rocksdb_config_text
+from .backlog import Backlog, backlog
 
 OTHER_FILES = "(other files)"
 
@@ -98,6 +101,11 @@ class StoreInfo:
     """Damage and other problems that did not stop the inspection."""
     last_store_timestamp_ms: int
     statistics: StoreStatistics
+    backlog: Backlog | None
+    """None where a file that tells of it cannot be read: `notes` says which."""
+    settings: dict[str, tuple[Any, Any]]
+    """Settings that differ from their defaults, by the files of the store and by those it was opened with -> the value,
+    and the default."""
 
     @property
     def messages(self) -> int:
@@ -136,6 +144,8 @@ def inspect(path: Path, settings: StoreSettings | None = None) -> StoreInfo:
     """Inspect the store at `path`. Raises StoreNotFoundError or DiskError."""
     disk = RealDisk()
     with open_to_inspect(path, disk, settings) as view:
+        statistics = view.statistics()
+        waiting, unreadable = _backlog(view, statistics)
         report, end = view.report, view.end_physical_offset
         segments = []
         for segment in view.segments:
@@ -165,10 +175,38 @@ def inspect(path: Path, settings: StoreSettings | None = None) -> StoreInfo:
             scanned_size=max(report.end - report.scanned_from, 0),
             scan_reason=report.reason,
             undispatched=report.entries_dispatched,
-            notes=report.damage if in_rocksdb is None else [*report.damage, in_rocksdb],
+            notes=[*report.damage, *filter(None, (in_rocksdb, unreadable))],
             last_store_timestamp_ms=report.last_store_timestamp_ms,
-            statistics=view.statistics(),
+            statistics=statistics,
+            backlog=waiting,
+            settings=_differing(disk, view, settings or StoreSettings()),
         )
+
+
+def _backlog(view: ReadOnlyStore, statistics: StoreStatistics) -> tuple[Backlog | None, str | None]:
+    """What waits, or why it is not known."""
+    try:
+        return backlog(view, statistics.delays), None
+    except ConfigFileError as e:
+        return None, str(e)
+
+
+def _differing(disk: Disk, view: ReadOnlyStore, settings: StoreSettings) -> dict[str, tuple[Any, Any]]:
+    default, path = StoreSettings(), view.path
+    found: dict[str, tuple[Any, Any]] = {}
+    for each in fields(StoreSettings):
+        value, usual = getattr(settings, each.name), getattr(default, each.name)
+        if value != usual:
+            found[each.name] = value, usual
+    index = find_index_geometry(disk, path)
+    sizes = {
+        "segment_size": (view.log_reader.segment_size, DEFAULT_SEGMENT_SIZE),
+        "queue_file_entries": (find_file_entries(disk, path), DEFAULT_QUEUE_FILE_ENTRIES),
+        "index_slots": (index and index.slots, DEFAULT_INDEX_SLOTS),
+        "index_entries": (index and index.entries, DEFAULT_INDEX_ENTRIES),
+    }
+    found |= {name: (value, usual) for name, (value, usual) in sizes.items() if value and value != usual}
+    return dict(sorted(found.items()))
 
 
 def _index(disk: RealDisk, root: Path) -> IndexInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, str]] = {
+    "info": ("flightlog info store", "flightlog info store --json | jq .groups"),
     "stat": ("flightlog stat store --since 1d", "flightlog stat store -t orders --plot orders.png"),
     "topics": (
         "flightlog topics store",

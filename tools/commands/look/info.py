@@ -8,6 +8,7 @@ from typing import Any
 
 from ....engine.open.shutdown_state import LastWriter
 from ....store.state.progress import STILL_OPEN, Progress
+from ...backlog import Backlog
 from ...inspecting import StoreInfo, inspect
 from ...output import Column, Output
 from ...words import count_text, printable, size_text, time_text
@@ -18,7 +19,7 @@ def info(path: StorePath, settings: Settings = None, as_json: AsJson = False) ->
     """Show segments, topics, queues, sizes, and who wrote last. Takes no lock and changes nothing."""
     found = inspect(path, settings_of(settings))
     if as_json:
-        print(json.dumps(as_object(found), indent=2))
+        print(json.dumps(as_object(found), indent=2, default=str))
     else:
         _show(found, Output())
 
@@ -52,6 +53,15 @@ def _show(found: StoreInfo, output: Output) -> None:
         [
             [f"{queue.messages:,}", f"{queue.first:,}", f"{queue.end:,}", str(queue.queue_id), printable(queue.topic)]
             for queue in found.queues
+        ],
+    )
+    waits = found.backlog
+    output.table(
+        "Consumer groups",
+        [Column("lag", True), Column("group"), Column("topics")],
+        [
+            [f"{each.lag:,}", printable(each.name), printable(", ".join(each.topics))]
+            for each in (waits.groups.values() if waits else ())
         ],
     )
     waiting = [state for state in found.statistics.delays if state.pending]
@@ -118,6 +128,7 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
             f"{found.messages:,} in {count_text(len(found.queues), 'queue')} of "
             f"{count_text(len(found.statistics.topics), 'topic')}",
         ),
+        *_backlog_facts(found.backlog),
         ("key index", _index_text(found)),
         ("newest message", time_text(found.last_store_timestamp_ms)),
         (
@@ -131,10 +142,40 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
         ("next recovery", _behind_text(found.statistics.lag.recovery_size, "of the log to go through")),
         ("cut tails", _cut_text(found)),
         ("read to open it", _scan_text(found)),
+        ("not by default", ", ".join(f"{name}={value}" for name, (value, _) in found.settings.items()) or "nothing"),
     ]
     if found.shutdown_state.progress is None:
         facts.append(("progress page", "none: only flightlog writes one"))
     return facts
+
+
+def _backlog_facts(waiting: Backlog | None) -> list[tuple[str, str]]:
+    if waiting is None:
+        return [("groups, waiting", "not known: a file cannot be read, see the notes")]
+    return [
+        ("groups", _groups_text(waiting)),
+        ("waiting", _waiting_text(waiting)),
+        ("dead letters", _dead_letters_text(waiting)),
+    ]
+
+
+def _groups_text(waiting: Backlog) -> str:
+    groups = waiting.groups.values()
+    return f"{count_text(len(groups), 'group')}, lag {sum(group.lag for group in groups):,}" if groups else "none"
+
+
+def _waiting_text(waiting: Backlog) -> str:
+    parts = [
+        (waiting.delayed, "by delay level", "by delay level"),
+        (waiting.timers, "timer", "timers"),
+        (waiting.half_messages, "open transaction", "open transactions"),
+    ]
+    return ", ".join(count_text(*part) for part in parts if part[0]) or "nothing"
+
+
+def _dead_letters_text(waiting: Backlog) -> str:
+    of_groups = (f"{count:,} of {printable(group)}" for group, count in waiting.dead_letters.items())
+    return ", ".join(of_groups) or "none"
 
 
 def _index_text(found: StoreInfo) -> str:
@@ -195,7 +236,7 @@ def _progress_rows(progress: Progress) -> list[list[str]]:
 
 def as_object(found: StoreInfo) -> dict[str, Any]:
     """The object that `--json` prints. Offsets are physical or queue offsets, as named; sizes are in bytes."""
-    progress = found.shutdown_state.progress
+    progress, waits = found.shutdown_state.progress, found.backlog
     return {
         "path": str(found.path),
         "last_writer": found.shutdown_state.last_writer.name,
@@ -227,5 +268,11 @@ def as_object(found: StoreInfo) -> dict[str, Any]:
         "sizes": asdict(found.statistics.sizes),
         "lag": asdict(found.statistics.lag),
         "delays": [asdict(state) for state in found.statistics.delays],
+        "groups": waits
+        and {group.name: {"lag": group.lag, "topics": list(group.topics)} for group in waits.groups.values()},
+        "timers": waits and waits.timers,
+        "half_messages": waits and waits.half_messages,
+        "dead_letters": waits and waits.dead_letters,
+        "settings": {name: {"value": value, "default": usual} for name, (value, usual) in found.settings.items()},
         "notes": found.notes,
     }
