@@ -5,6 +5,6 @@ Which room inside imports from which:
     commands -> bench, demo, records, transfer
     bench    -> nothing
     demo     -> nothing
+    transfer -> records
     records  -> nothing
-    transfer -> nothing
 """

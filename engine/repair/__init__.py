@@ -3,4 +3,6 @@
 repairing ──▶ plan ──▶ placeholder
     │                       ▲
     └──▶ backup        salvaging        sealing
+                           │
+                           └──▶ new_log ◀── new_store: messages that keep their queue offsets
 """

@@ -62,11 +62,13 @@ class JsonLines:
 class CsvRows:
     """RFC 4180 with a header. Keys are separated by a space, as in RocketMQ; properties are a JSON object."""
 
-    def __init__(self, output: BinaryIO, body_form: BodyForm) -> None:
+    def __init__(self, output: BinaryIO, body_form: BodyForm, *, has_header: bool = False) -> None:
+        """`has_header`: the output has it already."""
         self._body_form = body_form
         self._text = io.TextIOWrapper(output, "utf-8", errors="backslashreplace", newline="", write_through=True)
         self._writer = csv.DictWriter(self._text, [*NAMES, BODY, BODY_BASE64], restval="")
-        self._writer.writeheader()
+        if not has_header:
+            self._writer.writeheader()
 
     def write(self, message: StoredMessage) -> None:
         name, text = body_of(message, self._body_form)

@@ -1,1 +1,4 @@
-"""Messages as lines of JSON: written from a view, and put into a store again."""
+"""Messages on their way out of a store, into files, and into a store again.
+
+sources ──▶ import_messages, replay_messages        export_messages
+"""

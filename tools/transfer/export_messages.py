@@ -1,24 +1,46 @@
-"""Write the messages of a store to a file, queue by queue; an interrupted export continues."""
+"""Write the messages of a store to a file, in the order of the log; an interrupted export continues.
+
+While it is written the file is `OUT.part`, beside `OUT.part.json`: what is exported, and up to where both are durable.
+A call that finds them cuts the file there, and continues behind its last message. A Parquet file cannot be continued:
+its row groups are files of their own, `OUT.part.0`, `OUT.part.1`, until all are there.
+"""
 
 from __future__ import annotations
 
-import json
+import bisect
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, Final, Protocol
 
+from ...engine.read.selection import Selection
 from ...engine.read_only import ReadOnlyStore
+from ...store.disk.config_file import ConfigFile
 from ...store.disk.disk import RealDisk
 from ...store.errors import InvalidArgumentError, TopicNotFoundError, UsageError
-from ...store.format.light_queues import is_light
 from ...store.queue_offsets import QueueKey
-from ...store.topic import is_system_topic
-from .message_lines import FORMAT, VERSION, encode_line, parse_line
+from ...store.stored_message import StoredMessage
+from ..records.fields import BodyForm
+from ..records.parquet import ParquetFile, join_parquet
+from ..records.text_forms import CsvRows, Form, JsonLines
 
-PART_SUFFIX = ".part"
-TAIL_SIZE = 1 << 20
+PART_SUFFIX: Final = ".part"
+NOTE_SUFFIX: Final = ".json"
+PIECE_MESSAGES: Final = 20_000
+PIECE_SIZE: Final = 64 << 20
+"""Bytes of bodies. After so many messages or bytes an interrupted export can continue."""
+Place = tuple[int, str, int, int]
+"""Physical offset, topic, queue id, queue offset: names a message, also in an inner batch or a light queue."""
+
+
+class FileForm(StrEnum):
+    """What a file of messages can be."""
+
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,91 +55,207 @@ class ExportResult:
     """Whether an interrupted export was continued."""
 
 
-def export_messages(view: ReadOnlyStore, out: Path, topics: Collection[str] = ()) -> ExportResult:
-    """Write the messages of these topics, or of all but RocketMQ's own and light queues, to the new file `out`.
+def export_messages(
+    view: ReadOnlyStore, out: Path, selection: Selection | None = None, form: FileForm = FileForm.JSON
+) -> ExportResult:
+    """Write the messages of a selection to the new file `out`, with their bodies decompressed.
 
-    What the view shows when it begins is written, to `out` with the suffix .part, which becomes `out` when all is
-    written and durable. After a kill the same call continues behind the last whole line.
+    What the view shows when it begins is written; `out` is there when all is durable. After an error or a kill the same
+    call continues.
 
-    Raises InvalidArgumentError if `out` is there; TopicNotFoundError; UsageError for another export's .part; OSError.
+    Raises InvalidArgumentError if `out` is there; TopicNotFoundError; MissingExtraError; UsageError for another
+    export's .part; OSError.
     """
+    selection = selection or Selection()
     if out.exists():
         raise InvalidArgumentError("out", str(out), "a file that is not there: nothing is written over")
-    for topic in topics:
+    for topic in selection.topics:
         if view.topic(topic) is None and not any(name == topic for name, _ in view.queues()):
             raise TopicNotFoundError(view.path, topic, "it cannot be exported")
-    wanted = sorted(topics)
-    head = {"format": FORMAT, "version": VERSION, "source": str(view.path.resolve()), "topics": wanted}
-    part = out.with_name(out.name + PART_SUFFIX)
-    messages, skipped = 0, view.corrupt_skipped
-    with part.open("r+b" if part.exists() else "x+b") as file:
-        after = _continue_at(file, part, head)
-        is_continued = file.tell() > 0
-        if not is_continued:
-            file.write(json.dumps(head, separators=(",", ":")).encode() + b"\n")
-        for (topic, queue_id), first in _queues(view, wanted, after):
-            for message in view.read(topic, queue_id, first, on_corrupt="skip"):
-                file.write(encode_line(message))
-                messages += 1
-        file.flush()
-        os.fsync(file.fileno())
+    skipped = view.corrupt_skipped
+    about = {"source": str(view.path.resolve()), "selection": repr(selection), "form": form.value}
+    note = _Note(out, about)
+    note.begin()
+    pieces: _Pieces = _ParquetPieces(note.part) if form is FileForm.PARQUET else _TextPieces(note.part, form)
+    pieces.begin(note.end)
+    is_continued = note.is_found
+    count = written = size = 0
+    last: StoredMessage | None = None
+    try:
+        for message in _messages(view, selection, note.after):
+            pieces.write(message)
+            last, count, written, size = message, count + 1, written + 1, size + len(message.body)
+            if written >= PIECE_MESSAGES or size >= PIECE_SIZE:
+                note.write(pieces.end_piece(), _place(message))
+                written = size = 0
+        if written and last is not None:
+            note.write(pieces.end_piece(), _place(last))
+        pieces.finish(out)
+    finally:
+        pieces.close()
+    note.remove()
+    return ExportResult(count, view.corrupt_skipped - skipped, is_continued)
+
+
+def _place(message: StoredMessage) -> Place:
+    return message.physical_offset, message.topic, message.queue_id, message.queue_offset
+
+
+def _messages(view: ReadOnlyStore, selection: Selection, after: Place | None) -> Iterator[StoredMessage]:
+    """Those that are not written yet."""
+    if after is None:
+        yield from selection.messages(view, on_corrupt="skip")
+        return
+    if selection.key is not None:
+        found = selection.messages(view, on_corrupt="skip")
+    else:
+        bounds = selection.bounds(view)
+        left = {key: (_first_at(view, key, *bounds[key], after[0]), bounds[key][1]) for key in bounds}
+        found = selection.within(view, left, on_corrupt="skip")
+    is_behind = False
+    for message in found:
+        if message.physical_offset > after[0] or is_behind:
+            yield message
+        elif _place(message) == after:
+            is_behind = True
+
+
+def _first_at(view: ReadOnlyStore, key: QueueKey, first: int, end: int, physical_offset: int) -> int:
+    """The first queue offset of a message that lies at this physical offset or behind it."""
+
+    def place(queue_offset: int) -> int:
+        message = next(view.read(*key, queue_offset, on_corrupt="skip"), None)
+        return physical_offset if message is None else message.physical_offset
+
+    return bisect.bisect_left(range(end), physical_offset, first, end, key=place)
+
+
+class _Note:
+    """What is exported, and how far it is durable."""
+
+    def __init__(self, out: Path, about: dict[str, Any]) -> None:
+        """Raises UsageError if another export into this file was interrupted, or its .part is no export's."""
+        self.part = out.with_name(out.name + PART_SUFFIX)
+        self._file = ConfigFile(RealDisk(), self.part.with_name(self.part.name + NOTE_SUFFIX))
+        self._about = about
+        found = self._file.read()
+        if found is not None and {name: found.get(name) for name in about} != about:
+            raise UsageError(
+                f"{self._file.path}: found an interrupted export of something else; remove {self.part}*, or name "
+                "another file"
+            )
+        if found is None and self.part.exists():
+            raise UsageError(f"{self.part}: found a file without the note of an interrupted export; remove it")
+        self.is_found = found is not None
+        self.end: int = 0 if found is None else found["end"]
+        self.after: Place | None = None if found is None or found["after"] is None else tuple(found["after"])
+
+    def begin(self) -> None:
+        if not self.is_found:
+            self.write(0, None)
+
+    def write(self, end: int, after: Place | None) -> None:
+        self._file.write({**self._about, "end": end, "after": after})
+
+    def remove(self) -> None:
+        for path in (self._file.path, self._file.path.with_name(self._file.path.name + ".bak")):
+            path.unlink(missing_ok=True)
+
+
+class _Pieces(Protocol):
+    def begin(self, end: int) -> None:
+        """Continue behind the pieces that end there; what else there is goes."""
+
+    def write(self, message: StoredMessage) -> None: ...
+
+    def end_piece(self) -> int:
+        """Returns where the pieces end, which are durable then."""
+
+    def finish(self, out: Path) -> None:
+        """All pieces are the file `out`, durable."""
+
+    def close(self) -> None: ...
+
+
+class _TextPieces:
+    """One file, which grows. Its end is a position."""
+
+    def __init__(self, part: Path, form: FileForm) -> None:
+        self._part, self._form = part, form
+        self._file = open(part, "r+b" if part.exists() else "x+b")  # noqa: SIM115
+        self._writer: Form
+
+    def begin(self, end: int) -> None:
+        self._file.truncate(end)
+        self._file.seek(end)
+        if self._form is FileForm.CSV:
+            self._writer = CsvRows(self._file, BodyForm.AUTO, has_header=end > 0)
+        else:
+            self._writer = JsonLines(self._file, BodyForm.AUTO)
+
+    def write(self, message: StoredMessage) -> None:
+        self._writer.write(message)
+
+    def end_piece(self) -> int:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def finish(self, out: Path) -> None:
+        self._writer.end()
+        self.end_piece()
+        _rename(self._part, out)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _ParquetPieces:
+    """A file for each row group. Its end is their number."""
+
+    def __init__(self, part: Path) -> None:
+        self._part = part
+        self._count = 0
+        self._file: ParquetFile | None = None
+
+    def begin(self, end: int) -> None:
+        self._count = end
+
+    def write(self, message: StoredMessage) -> None:
+        if self._file is None:
+            self._output = open(self._piece(self._count), "wb")  # noqa: SIM115
+            self._file = ParquetFile(self._output)
+        self._file.write(message)
+
+    def end_piece(self) -> int:
+        assert self._file is not None
+        self._file.end()
+        self._output.flush()
+        os.fsync(self._output.fileno())
+        self.close()
+        self._count += 1
+        return self._count
+
+    def finish(self, out: Path) -> None:
+        pieces = [self._piece(number) for number in range(self._count)]
+        with open(self._part, "wb") as file:
+            join_parquet(pieces, file)
+            file.flush()
+            os.fsync(file.fileno())
+        _rename(self._part, out)
+        for piece in pieces:
+            piece.unlink()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._output.close()
+            self._file = None
+
+    def _piece(self, number: int) -> Path:
+        return self._part.with_name(f"{self._part.name}.{number}")
+
+
+def _rename(part: Path, out: Path) -> None:
     disk = RealDisk()
     disk.rename(part, out)
     disk.sync_folder(out.parent)
-    return ExportResult(messages, view.corrupt_skipped - skipped, is_continued)
-
-
-def _queues(
-    view: ReadOnlyStore, wanted: Collection[str], after: tuple[str, int, int] | None
-) -> Iterator[tuple[QueueKey, int]]:
-    """Each queue to write, and the queue offset to begin at."""
-    for key, (first, _) in sorted(view.queues().items()):
-        topic = key[0]
-        if topic not in wanted and (wanted or is_system_topic(topic) or is_light(topic)):
-            continue
-        if after is None or key > after[:2]:
-            yield key, first
-        elif key == after[:2]:
-            yield key, max(first, after[2] + 1)
-
-
-def _continue_at(file: BinaryIO, part: Path, head: dict[str, object]) -> tuple[str, int, int] | None:
-    """Cut a torn last line off, and go to the end. Returns topic, queue id and queue offset of the last message."""
-    line = file.readline()
-    if not line.endswith(b"\n"):  # new, or killed before its head was written
-        file.seek(0)
-        file.truncate()
-        return None
-    if parse_line(line, str(part)) != head:
-        raise UsageError(f"{part}: found an interrupted export of something else; remove it, or name another file")
-    end = _end_of_lines(file)
-    file.seek(end)
-    file.truncate()
-    if end == len(line):
-        return None
-    last = parse_line(_last_line(file, end), str(part))
-    file.seek(end)
-    return str(last["topic"]), int(last["queueId"]), int(last["queueOffset"])
-
-
-def _end_of_lines(file: BinaryIO) -> int:
-    """The position behind the last newline."""
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        start = max(end - TAIL_SIZE, 0)
-        file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
-
-
-def _last_line(file: BinaryIO, end: int) -> bytes:
-    """The line whose newline is the last byte before `end`."""
-    tail, at = b"", end
-    while at and b"\n" not in tail[:-1]:
-        start = max(at - TAIL_SIZE, 0)
-        file.seek(start)
-        tail, at = file.read(at - start) + tail, start
-    return tail[tail.rfind(b"\n", 0, -1) + 1 :]
