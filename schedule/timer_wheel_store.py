@@ -10,6 +10,9 @@
 Invariants:
 - Nothing is delivered before its time by the store's clock. If the clock is set back, deliveries continue once it is
   where it was.
+- A saved queue offset leaves out only messages that are due at the saved time or later, unless the process is killed
+  while its clock is set back. A broker that takes over loses others: it begins to put timers on the wheel before it
+  begins to deliver, in their own second, also if that is over.
 - A failed append is retried; this process does not repeat deliveries of that second that succeeded.
 - After a crash, only deliveries since the last save may be repeated (timer_recovery.py).
 - Memory: the wheel, and 8 bytes for each timer of the second being delivered.
@@ -146,7 +149,7 @@ class TimerWheelStore:
             self._goal, self._goal_ms = self._store.queue_bounds()[1], now_ms
         if self._take_in(now_ms, self._goal):
             self._goal = None
-            self._give_out(now_ms, GIVE_LIMIT)
+            self._give_out(min(now_ms, self._goal_ms), GIVE_LIMIT)  # what was parked later is due later
             if self._has_given_out(self._goal_ms):
                 self.settled_ms = self._goal_ms
         if self._save_due_ms is not None and not now_ms < self._save_due_ms <= now_ms + SAVE_INTERVAL_MS:
@@ -178,6 +181,13 @@ class TimerWheelStore:
         """Whether every parked timer whose second is over by this time has been delivered. Thread-safe: it checks
         timers being taken in first, then the wheel."""
         return self.untaken == 0 and self._parked_end <= self._queue_offset and self._has_given_out(now_ms)
+
+    def take_in_late(self, now_ms: int) -> None:
+        """Take in what may be due before the second that is next to be delivered, which happens on a clock that was set
+        back. Call it before the last `save`: a broker would put such timers in seconds that it never reads again."""
+        if now_ms // PRECISION_MS < self._read_second:
+            while not self._take_in(now_ms, self._store.queue_bounds()[1]):
+                pass
 
     def _take_in(self, now_ms: int, end: int) -> bool:
         """Take in one part of the messages before this queue offset. Returns whether none is left."""

@@ -22,7 +22,7 @@ from ...schedule.delay_level_table import SCHEDULE_TOPIC
 from ...schedule.timer_request import TIMER_TOPIC
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
-from ...store.errors import DiskError, StorePoisonedError
+from ...store.errors import DiskError, FlightlogError, StorePoisonedError
 from ...store.log.commit_log import CommitLog
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
@@ -128,6 +128,11 @@ class DelayService:
 
     def close(self) -> None:
         """Write how far deliveries are and close the files, once the thread has ended. Can be called again."""
+        if self.levels is not None:
+            try:
+                self.timers.take_in_late()
+            except FlightlogError as e:
+                log.warning("the next opening takes in the last timers: %s", e, extra={"cause": repr(e)})
         self.save()
         self.timers.close()
 

@@ -24,7 +24,9 @@ from flightlog import Message, PopHandle, StoredMessage, StoreSettings
 from flightlog.consume.pop.check_point import CHECK_POINT_TAG, CheckPointKey, read_ack, read_check_point
 from flightlog.consume.pop.pop_errors import ExpiredHandleError
 from flightlog.consume.retry.send_back import REVIVED
+from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
 from flightlog.schedule.timer_request import TIMER_TOPIC
+from flightlog.store.disk.disk import RealDisk
 from flightlog.testing.clock import ManualClock
 from flightlog.tests.interop.harness import Line, RocketMq
 from flightlog.tests.support.popped_store import PoppedStore
@@ -217,13 +219,20 @@ class Player:
         return f"{order.group}.{order.words[1]}"
 
 
+def last_ms_of(root: Path) -> int:
+    """When its last life ended, which is after its last message: a broker takes seconds to stop."""
+    with flightlog.open_read_only(root) as view:
+        stored_ms = max(m.store_timestamp_ms for key in view.queues() for m in view.read(*key))
+    timers = read_timer_checkpoint(RealDisk(), root)
+    return stored_ms if timers is None else max(stored_ms, timers.read_time_ms)
+
+
 class Ours:
-    """We play a part of a history, on a clock of our own, from the end of the log's time on."""
+    """We play a part of a history, on a clock of our own, from the end of the life before on."""
 
     def __init__(self, player: Player) -> None:
         self.player = player
-        with flightlog.open_read_only(player.root) as view:
-            last_ms = max(m.store_timestamp_ms for key in view.queues() for m in view.read(*key))
+        last_ms = last_ms_of(player.root)
         self.popped = PoppedStore(player.root, ManualClock(last_ms + 1000), SETTINGS)
 
     def play(self, steps: Sequence[Order | Wave]) -> int:

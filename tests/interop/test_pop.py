@@ -161,6 +161,20 @@ def test_a_broker_goes_on_with_what_was_popped_here(rocketmq: RocketMq, root: Pa
     assert len(found) == len(new) + len(old)
 
 
+def test_a_broker_brings_back_what_was_popped_on_a_clock_that_was_set_back(rocketmq: RocketMq, root: Path) -> None:
+    """A broker puts timers on its wheel before it begins to deliver, also in seconds that were delivered before: there
+    it forgets them. So the store has put them on the wheel when it closes."""
+    here = ours(root)
+    taken = here.receive(2, invisible_ms=9_000)
+    here.pass_time(10_000)
+    here.clock.at_ms -= 9_000
+    taken += here.receive(4, invisible_ms=INVISIBLE_MS)
+    here.store.close()
+    lines = run_broker(rocketmq, root, ("arrived", "%RETRY%g_orders", 6))
+    assert [line for line in lines if line["type"] == "missing"] == []
+    assert sorted(int(body) for body, *_ in retries(root)) == sorted(numbers_of(taken))
+
+
 def test_what_a_broker_popped_goes_on_here(rocketmq: RocketMq, root: Path) -> None:
     lines = run_broker(
         *(rocketmq, root),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
+from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
+from flightlog.store.disk.disk import RealDisk
 from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
@@ -304,6 +306,51 @@ def test_a_clock_set_back_delivers_nothing_early_and_nothing_twice(opened: Opene
     clock.at_ms = start + 20_000
     timed.run()
     assert timed.delivered() == [0, 2, 3, 1]
+
+
+def saved_read_time_ms(timed: TimedStore) -> int:
+    saved = read_timer_checkpoint(RealDisk(), timed.root)
+    assert saved is not None
+    return saved.read_time_ms
+
+
+def test_what_a_save_leaves_out_is_due_at_the_saved_time_or_later(
+    opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a broker that takes over puts it in a second that it does not read again, and never delivers it."""
+    for name, value in (("TAKE_COUNT", 1), ("TAKE_LIMIT", 2)):
+        monkeypatch.setattr(f"flightlog.schedule.timer_wheel_store.{name}", value)
+    timed = opened()
+    for number in range(4):
+        timed.put("orders", number, clock.at_ms + 86_000)
+    timed.run()  # two of them
+    due_ms = clock.at_ms + 1000
+    timed.put("orders", 4, due_ms)
+    clock.at_ms += 5000
+    timed.run()
+    timed.timers.save(clock.at_ms)
+    assert timed.timers.untaken == 1 and saved_read_time_ms(timed) <= due_ms
+    timed.run()
+    assert timed.delivered() == [4]
+
+
+def test_timers_put_on_a_clock_that_was_set_back_are_taken_in_before_the_last_save(
+    opened: Opened, clock: SetClock
+) -> None:
+    timed = opened()
+    timed.put("orders", 0, clock.at_ms + 86_000)
+    clock.at_ms += 10_000
+    timed.run()
+    clock.at_ms -= 8_000
+    timed.put("orders", 1, clock.at_ms + 1000)
+    timed.timers.take_in_late(clock.at_ms)
+    assert timed.timers.untaken == 0 and timed.delivered() == []
+    timed.close()
+    assert saved_read_time_ms(timed) // 1000 == (clock.at_ms + 8_000) // 1000
+    clock.at_ms += 9_000
+    timed = opened()
+    timed.run()
+    assert timed.delivered() == [1]
 
 
 def test_a_clock_set_forwards_delivers_what_is_due(opened: Opened, clock: SetClock) -> None:

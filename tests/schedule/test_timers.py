@@ -15,7 +15,9 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, Store, StoreSettings
 from flightlog.engine.delay import store_timers
+from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
 from flightlog.schedule.timer_wheel_store import TimerWheelStore
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
 from flightlog.testing.clock import ManualClock
@@ -241,3 +243,21 @@ def test_timers_are_opened_once_beside_levels_that_wait(
         until(lambda: sorted(numbers(store)) == [0, 1])
     assert len(made) == 1
     assert_clean(tmp_path)
+
+
+def test_a_close_takes_in_what_was_put_on_a_clock_that_was_set_back(tmp_path: Path, clock: ManualClock) -> None:
+    """A broker that takes over would lose it otherwise: see schedule/timer_wheel_store.py."""
+
+    def wheel_end() -> int:
+        saved = read_timer_checkpoint(RealDisk(), tmp_path)
+        assert saved is not None
+        return saved.queue_offset
+
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        store.put(timer(1, clock.at_ms + 86_000_000))
+        clock.advance(60_000)
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        inside.delay_service(store).stop()
+        clock.advance(-30_000)
+        store.put(timer(2, clock.at_ms + 1000))
+    assert wheel_end() == 2
