@@ -120,6 +120,7 @@ from .store.errors import (
 from .store.format.compression import CompressionType
 from .store.get_result import GetResult, GetStatus
 from .store.message import Message
+from .store.message_check import EmptyBodyError
 from .store.message_queue import MessageQueue
 from .store.results import AppendResult, PutResult, PutStatus
 from .store.settings import FlushMode, StoreSettings
@@ -170,6 +171,7 @@ __all__ = [
     "DiskError",
     "DiskFullError",
     "EffectInProgressError",
+    "EmptyBodyError",
     "ExpiredHandleError",
     "ExponentialRetryPolicy",
     "FileGoneError",

@@ -11,7 +11,7 @@ room inside imports from which:
     verify   -> open, topics
     services -> open, dispatch, topics
     open     -> read, dispatch, topics
-    read     -> columns, dispatch, topics
+    read     -> columns, dispatch
     columns  -> nothing
     dispatch -> nothing
     topics   -> nothing

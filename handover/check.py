@@ -13,7 +13,6 @@ from pathlib import Path
 
 from ..consume.group.stored_groups import stored_groups
 from ..engine.read_only import ReadOnlyStore, open_read_only
-from ..engine.topics.topics import DEAD_LETTER_PREFIX
 from ..index.key.index_file import DEFAULT_INDEX_ENTRIES, DEFAULT_INDEX_SLOTS
 from ..index.queue.queue_extension import DEFAULT_EXTENSION_FILE_SIZE
 from ..index.queue.queue_table import CONSUME_QUEUE_FOLDER
@@ -21,7 +20,7 @@ from ..store.arguments import checked_path
 from ..store.conf.broker_conf import BROKER_DEFAULTS, NAMES, BrokerConf, broker_text, read_broker_conf
 from ..store.disk.disk import Disk, RealDisk
 from ..store.disk.lock import is_held
-from ..store.format.record import RETRY_TOPIC_PREFIX
+from ..store.format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from ..store.state.rocksdb import has_rocksdb_files, rocksdb_configs
 from ..store.topic import GROUP_MAX_LENGTH, NAME_MAX_LENGTH, is_client_name, is_system_topic

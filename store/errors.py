@@ -22,6 +22,7 @@
     │   │   ├── MessageTypeError       the topic is for messages of another type (a producer checks on request)
     │   │   ├── QueueNotFoundError     the topic has no such queue
     │   │   ├── BodyTooLargeError
+    │   │   ├── EmptyBodyError         no body, which RocketMQ's clients refuse (`rocketmq_strict`)
     │   │   ├── PropertiesTooLargeError
     │   │   ├── RecordTooLargeError
     │   │   └── InvalidTimerError      a time of delivery that cannot be read

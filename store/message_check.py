@@ -11,9 +11,18 @@ from typing import Any
 
 from .arguments import is_whole
 from .errors import InvalidMessageError, WrongTypeError, shown
+from .format.property_names import REDRIVEN_FROM, TIMER_CANCELLED_KEY
+from .format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
 from .message import Message
 
 A_MESSAGE = "a flightlog.Message, as in Message('topic', b'body')"
+
+OF_EMPTY_MESSAGES = {TIMER_CANCELLED_KEY, REDRIVEN_FROM}
+NO_BODY = "the body is empty; RocketMQ's clients and proxy refuse such a message; rocketmq_strict=False allows it"
+
+
+class EmptyBodyError(InvalidMessageError):
+    """A message without a body, which RocketMQ's clients refuse (see the setting `rocketmq_strict`)."""
 
 
 def check_message(message: object, argument: str = "message") -> None:
@@ -46,6 +55,18 @@ def check_message(message: object, argument: str = "message") -> None:
         isinstance(host, tuple) and len(host) == 2 and isinstance(host[0], str) and is_whole(host[1])
     ):
         raise _wrong(message, "born_host", host, "a pair of address and port, as in ('10.0.0.1', 10911), or None")
+
+
+def check_body(message: Message) -> None:
+    """Raises EmptyBodyError for a new message without a body. A store asks this where it is strict.
+
+    Not new are what goes to a group's retry topics and dead letters, and a dead letter that is redriven: they have what
+    the message has that is there already. A timer is cancelled by a message without a body.
+    """
+    if message.body or message.topic.startswith((RETRY_TOPIC_PREFIX, DEAD_LETTER_PREFIX)):
+        return
+    if OF_EMPTY_MESSAGES.isdisjoint(message.properties or ()):
+        raise EmptyBodyError(f"topic {shown(message.topic)}: {NO_BODY}")
 
 
 def checked_messages(messages: Any) -> tuple[Message, ...]:

@@ -173,9 +173,10 @@ class StoreSettings:
     """Whether a put adds the queue that it names to any topic, whatever its id, as a RocketMQ store does. One wrong id
     then gives a topic as many queues as that number says."""
     rocketmq_strict: bool = False
-    """Whether names of new topics and consumer groups must be such as RocketMQ's clients take: with others the store
-    cannot be handed over to a broker. What is there already keeps working. False: a new topic may have any name that
-    can name a folder, a new group any text without an "@"."""
+    """Whether names of new topics and consumer groups must be such as RocketMQ's clients take, and bodies of new
+    messages not empty: others cannot be handed over to a broker. Each opening decides for itself; what is there already
+    keeps working. False: a new topic may have any name that can name a folder, a new group any text without an "@", a
+    message no body."""
     default_queue_count: int = 4
     """Queues of a topic that is made without a number of them (`defaultTopicQueueNums`: 8 in RocketMQ, of which its
     clients ask for 4)."""

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from ..engine.read.selection import Selection
 from ..engine.read_only import ReadOnlyStore
 from ..engine.topics.offset_table import read_offsets
-from ..engine.topics.topics import DEAD_LETTER_PREFIX
 from ..produce.transaction.half_message import DISCARDED_TOPIC, OP_TOPIC, half_queue_offsets
 from ..schedule.delay_level_table import SCHEDULE_TOPIC
 from ..schedule.delivered import HALF_TOPIC
 from ..schedule.timer_request import TIMER_TOPIC
 from ..store.disk.disk import RealDisk
 from ..store.format import property_names as props
-from ..store.format.record import RETRY_TOPIC_PREFIX
+from ..store.format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
 from ..store.format.sys_flag import TRANSACTION_COMMIT
 from ..store.stored_message import StoredMessage
 from .records.fields import iso_time

@@ -37,7 +37,6 @@ from ...store.topic import Topic
 from .redrive_notes import LetterQueue, RedriveFile, RedriveNotes, UnderWay, is_in
 from .send_back import dead_letter_topic, make_topic, retry_topic
 
-REDRIVEN_FROM = "REDRIVEN_FROM"
 LEFT_OUT = {
     *(props.RETRY_TOPIC, props.ORIGIN_MESSAGE_ID, "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "1ST_POP_TIME"),
     *(props.REAL_TOPIC, props.REAL_QUEUE_ID, props.DELAY, *props.TIMER_PROPERTIES, props.TIMER_OUT_MS),
@@ -154,7 +153,7 @@ def settled(store: Letters, notes: RedriveNotes) -> RedriveNotes:
         if store.topic(target) is None or store.queue_bounds(target, queue_id)[1] <= first:
             continue
         for message in store.read(target, queue_id, first, on_corrupt="skip"):
-            message_id = message.properties.get(REDRIVEN_FROM, "")
+            message_id = message.properties.get(props.REDRIVEN_FROM, "")
             if message_id in missing:
                 offset = decode_message_id(message_id)[1]
                 redriven.setdefault(topic, {}).setdefault(missing.pop(message_id), []).append((offset, offset))
@@ -260,7 +259,7 @@ def _copy(letter: StoredMessage, topic: str, queue_id: int) -> Message:
     properties = {name: value for name, value in letter.properties.items() if name not in LEFT_OUT}
     if topic.startswith(RETRY_TOPIC_PREFIX) and props.RETRY_TOPIC in letter.properties:
         properties[props.RETRY_TOPIC] = letter.properties[props.RETRY_TOPIC]  # which members have as its topic
-    properties[REDRIVEN_FROM] = letter.message_id
+    properties[props.REDRIVEN_FROM] = letter.message_id
     return Message(
         topic,
         letter.body,

@@ -22,11 +22,10 @@ from __future__ import annotations
 import random
 
 from ...engine.message_store import MessageStore
-from ...engine.topics.topics import DEAD_LETTER_PREFIX
 from ...store.errors import InvalidTopicError, TopicExistsError, UsageError
 from ...store.format import property_names as props
 from ...store.format.crc_property import CRC_PROPERTY
-from ...store.format.record import RETRY_TOPIC_PREFIX
+from ...store.format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
 from ...store.format.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
 from ...store.message import Message
 from ...store.results import PutResult

@@ -27,12 +27,11 @@ from collections.abc import Iterator
 
 from ...engine.message_store import MessageStore
 from ...engine.open.shutdown_state import LastWriter
-from ...engine.topics.topics import DEAD_LETTER_PREFIX
 from ...schedule.delay_level_table import SCHEDULE_TOPIC
 from ...store.errors import FlightlogError, UsageError
 from ...store.format import property_names as props
 from ...store.format.message_id import decode_message_id
-from ...store.format.record import RETRY_TOPIC_PREFIX
+from ...store.format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.queue_offsets import QueueKey
 from ...store.stored_message import StoredMessage

@@ -15,6 +15,7 @@ from ...store.format.properties import decode_properties
 from ...store.format.record import BLANK_SIZE, INT32_MAX, prepare
 from ...store.log.column_records import ColumnRecords
 from ...store.message import Message
+from ...store.message_check import NO_BODY, EmptyBodyError
 from ...store.settings import RECORD_EXTRA_SIZE, StoreSettings
 from . import column_buffers, with_arrow
 from .column_buffers import Fields, Integers, Lists, Mask, Pairs, Ranges
@@ -134,6 +135,9 @@ class Rows:
         limit = settings.max_message_size
         if not self.count:
             return
+        row = int(self.bodies.sizes.argmin())
+        if settings.rocketmq_strict and not self.bodies.sizes[row]:
+            raise EmptyBodyError(NO_BODY, row=row, column="value")
         row = int(self.bodies.sizes.argmax())
         if self.bodies.sizes[row] > limit:
             raise BodyTooLargeError(

@@ -31,13 +31,12 @@ from ...store.errors import (
     WrongTypeError,
 )
 from ...store.format.light_queues import is_light
-from ...store.format.record import RETRY_TOPIC_PREFIX
+from ...store.format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
 from ...store.get_result import GetResult, GetStatus
 from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
 from ...store.stored_message import StoredMessage
 from ...store.topic import Topic, is_system_topic
-from ..topics.topics import DEAD_LETTER_PREFIX
 from .finding import Boundary, Finder
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits
 from .key_query import PARKING_TOPICS, KeyQuery, QueryResult, has_uniq_key, was_put_to

@@ -41,7 +41,7 @@ from ...store.errors import (
     TopicPermissionError,
 )
 from ...store.format.light_queues import is_light
-from ...store.format.record import INT32_MAX, RETRY_TOPIC_PREFIX
+from ...store.format.record import DEAD_LETTER_PREFIX, INT32_MAX, RETRY_TOPIC_PREFIX
 from ...store.native.fast_path_protocol import FastPathProtocol
 from ...store.queue_offsets import QueueKey
 from ...store.settings import StoreSettings
@@ -61,7 +61,6 @@ from ...store.topic import (
 log = logging.getLogger("flightlog.store")
 
 TOPICS_FILE = "topics.json"
-DEAD_LETTER_PREFIX = "%DLQ%"
 
 
 Integers = NDArray[np.int64]

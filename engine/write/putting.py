@@ -35,7 +35,7 @@ from ...store.log.atomic_append import AtomicRange, Commit
 from ...store.log.column_records import ColumnRecords, result_of, result_of_puts
 from ...store.log.commit_log import Appended, CommitLog
 from ...store.message import Message
-from ...store.message_check import check_message, checked_messages
+from ...store.message_check import check_body, check_message, checked_messages
 from ...store.native.fast_path_protocol import FastPathProtocol
 from ...store.results import AppendResult, PutResult, PutStatus
 from ...store.settings import FlushMode, StoreSettings
@@ -132,6 +132,7 @@ class Putter:
             check_callable("pre_put_hook", pre_put_hook, "a function that takes a message and returns one")
             commit_log.conditions.pre_put_hook = pre_put_hook
         self._is_sync = settings.flush_mode is FlushMode.SYNC
+        self._is_strict = settings.rocketmq_strict
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
         self._put_ms = commit_log.put_ms
         self._puts = 0
@@ -262,7 +263,11 @@ class Putter:
         batch. Each result has the queue offset of its message, and the physical offset, size and message id of the
         record. Otherwise as `put`.
         """
-        made, count = envelope(messages)
+        given = checked_messages(messages)
+        made, count = envelope(given)
+        if self._is_strict:
+            for message in given:
+                check_body(message)
         result, waits = self._append_one(made, count)
         if waits:
             result = self._flushed(result)
@@ -301,6 +306,8 @@ class Putter:
             raise UsageError("a transaction: expected a store without pre_put_hook, which would not see its records")
         for form in (message, *forms):
             prepare(form, self._settings, self._log.segment_size)
+        if self._is_strict:
+            check_body(message)
         self._topics.queue_for(message.topic, message.queue_id, is_internal=False)
 
     def put_internal(
@@ -466,6 +473,8 @@ class Putter:
         if not self._parks:
             _check_replaced(replaced)
         record = prepare(replaced, self._settings, self._log.segment_size, inner_count=inner_count)
+        if self._is_strict:
+            check_body(message if self._parks else replaced)
         # Last, so that a message refused for another reason creates no topic.
         is_internal = replaced is not message
         if is_internal and self._parks:

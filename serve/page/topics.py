@@ -10,8 +10,7 @@ from itertools import islice
 from ...consume.group.group_state import GroupState
 from ...consume.retry.send_back import dead_letter_topic
 from ...consume.store import Store
-from ...engine.topics.topics import DEAD_LETTER_PREFIX
-from ...store.format.record import RETRY_TOPIC_PREFIX
+from ...store.format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
 from ...store.stored_message import StoredMessage
 from .site import Answer, Asked, PageError, bounds_by_topic, message_count
 

@@ -4,6 +4,8 @@
     topic        the topic of all rows; without it, each row names its topic in a column `topic`
     stagingPath  a folder that driver and executors share, for rows until they are appended; by default
                  flightlog/staging in the store
+    rocketmqStrict  true or false (default): whether new topics must have names, and rows bodies, that RocketMQ's
+                 clients take (the setting `rocketmq_strict`)
 
 Names are taken in any case. A stream's own options (checkpointLocation and the like) are Spark's.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -21,7 +23,7 @@ from ...store.errors import InvalidSettingsError
 from ...store.settings import StoreSettings
 from ...store.state.progress import FLIGHTLOG_FOLDER
 
-NAMES = ("path", "topic", "stagingPath")
+NAMES = ("path", "topic", "stagingPath", "rocketmqStrict")
 STREAM_NAMES = frozenset({"checkpointlocation", "queryname"})
 """Options of a stream that are Spark's and not ours."""
 STAGING_FOLDER = "staging"
@@ -40,6 +42,8 @@ class WriteOptions:
     topic: str | None
     """None: each row has its own."""
     staging: Path
+    settings: StoreSettings = SETTINGS
+    """Of the store while rows are appended."""
 
 
 def default_staging(root: Path) -> Path:
@@ -70,10 +74,14 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) 
     staging = given.get("stagingpath")
     if given.get("topic") == "":
         raise InvalidSettingsError("topic='': expected the name of a topic, or no such option and a column topic")
+    strict = given.get("rocketmqstrict", str(SETTINGS.rocketmq_strict)).lower()
+    if strict not in ("true", "false"):
+        raise InvalidSettingsError(f"rocketmqStrict={given['rocketmqstrict']!r}: expected true or false")
     return WriteOptions(
         root,
         given.get("topic"),
         default_staging(root) if staging is None else _folder("stagingPath", staging),
+        replace(SETTINGS, rocketmq_strict=strict == "true"),
     )
 
 

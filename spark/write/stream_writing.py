@@ -40,7 +40,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
                     "this Spark does not pass the query id to tasks, so a repeated batch could not be recognized after "
                     "a restart; write with foreachBatch, which is at-least-once"
                 )
-            append_files(self._staging.options.root, staged_files(messages), query, batchId)
+            options = self._staging.options
+            append_files(options.root, staged_files(messages), query, batchId, options.settings)
         finally:
             self._staging.clean_up(messages)
 

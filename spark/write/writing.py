@@ -37,7 +37,7 @@ from ...store.errors import (
 )
 from ...store.log.atomic_append import AtomicRange
 from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
-from ...store.settings import DEFAULT_SEGMENT_SIZE
+from ...store.settings import DEFAULT_SEGMENT_SIZE, StoreSettings
 from ...store.state.geometry import Geometry
 from ...store.state.progress import FLIGHTLOG_FOLDER
 from ..entry import entry
@@ -106,7 +106,7 @@ class JobStaging:
     def write(self, batches: Iterator[Any]) -> StagedTask:
         context = TaskContext.get()
         assert context is not None, "this runs in tasks alone"
-        stager = Stager(self._columns, self._job, SETTINGS, self._segment_size)
+        stager = Stager(self._columns, self._job, self.options.settings, self._segment_size)
         file = stager.stage(batches, context.partitionId())
         return StagedTask(self._job, file, context.getLocalProperty(QUERY_ID))
 
@@ -140,7 +140,8 @@ class LogBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Append all rows. If it raises, none is appended and the staged files are removed."""
         try:
-            append_files(self._staging.options.root, staged_files(messages), None, 0)
+            options = self._staging.options
+            append_files(options.root, staged_files(messages), None, 0, options.settings)
         finally:
             self._staging.clean_up(messages)
 
@@ -157,13 +158,15 @@ def staged_files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedF
     return [message.file for message in messages if isinstance(message, StagedTask) and message.file is not None]
 
 
-def append_files(root: Path, files: Sequence[StagedFile], query: str | None, batch: int) -> None:
+def append_files(
+    root: Path, files: Sequence[StagedFile], query: str | None, batch: int, settings: StoreSettings = SETTINGS
+) -> None:
     """Append the rows of all files atomically, unless this batch of this query was appended before. Without any row,
     creates a missing store, so that a reader finds it. Raises DamagedStoreError, StoreLockedError, and what opening and
     appending raise: then none of the rows is in the store."""
     if not files:
         if not (root / COMMIT_LOG_FOLDER).exists():
-            open_store(root, SETTINGS).close()
+            open_store(root, settings).close()
         return
     check_staged(files)
     ledger = None if query is None else WriteLedger(root, query)
@@ -175,7 +178,7 @@ def append_files(root: Path, files: Sequence[StagedFile], query: str | None, bat
             ledger.note(batch, appended, done=False)
 
     try:
-        with open_store(root, SETTINGS) as store:
+        with open_store(root, settings) as store:
             if ledger is not None and ledger.has(batch):
                 text, extra = "%s: batch %d of query %s is there already", {"path": str(root), "batch": batch}
                 log.info(text, root, batch, query, extra=extra)

@@ -35,6 +35,8 @@ TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
 TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 TIMER_CANCELLED_KEY = "TIMER_DEL_UNIQKEY"
 """In a cancellation: the timer that it cancels."""
+REDRIVEN_FROM = "REDRIVEN_FROM"
+"""In the copy of a dead letter that is put to its topic again: the message id of the dead letter."""
 
 INNER_COUNT = "INNER_NUM"
 INNER_BASE = "INNER_BASE"

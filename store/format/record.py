@@ -66,6 +66,7 @@ TOPIC_MAX_SIZE_V1 = TOPIC_SIZES[MAGIC_V1]
 TOPIC_MAX_SIZE = 127
 RETRY_TOPIC_MAX_SIZE = 255
 RETRY_TOPIC_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
 FOLDER_NAME_MAX_SIZE = 255
 """Longest file name in bytes on Linux's file systems. RocketMQ's readers accept longer topics, but their queues cannot
 exist."""

@@ -137,7 +137,7 @@ def test_a_subscription_counts_by_what_it_acknowledged(store: Store) -> None:
 
 
 def test_a_topic_that_no_group_consumes_keeps_its_segments_until_it_is_deleted(store: Store) -> None:
-    store.put(Message("unread", b""))
+    store.put(Message("unread", b"x"))
     store.put(Message("%DLQ%g", b"dead"))
     fill(store)
     assert unread(store) == {("unread", None): 1, ("%DLQ%g", None): 1}
@@ -149,7 +149,7 @@ def test_a_topic_that_no_group_consumes_keeps_its_segments_until_it_is_deleted(s
 
 
 def test_a_deleted_group_keeps_nothing(store: Store) -> None:
-    store.put(Message("t", b""))
+    store.put(Message("t", b"x"))
     fill(store)
     consume(store, "t", "ahead")
     store.commit_offset("gone", "t", 0, 0)
@@ -296,8 +296,8 @@ def test_a_call_without_it_takes_nothing(store: Store) -> None:
 def test_who_keeps_a_segment_is_logged_once_when_another_full_one_waits(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.put(Message("t", b""))
-    store.put(Message("unread", b""))
+    store.put(Message("t", b"x"))
+    store.put(Message("unread", b"x"))
     store.commit_offset("behind", "t", 0, 0)
     fill(store)
     with caplog.at_level("WARNING", "flightlog.retention"):

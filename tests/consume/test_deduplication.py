@@ -278,7 +278,7 @@ def test_a_message_that_comes_twice_has_one_effect(tmp_path: Path) -> None:
     charged = []
     with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
         for order in ("1", "2", "1"):
-            store.put(Message("orders", b"", keys=order))
+            store.put(Message("orders", b"x", keys=order))
         for is_acknowledged in (False, True):
             with (
                 DeduplicationWindow(tmp_path / "charged") as window,

@@ -26,6 +26,7 @@ from flightlog import (
 from flightlog.consume.retry import redrive
 from flightlog.consume.retry.send_back import send_to_dead_letters
 from flightlog.store.errors import DiskFullError, StorePoisonedError
+from flightlog.store.format import property_names as props
 from flightlog.testing import kill
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
@@ -61,10 +62,7 @@ def bury(store: Store, count: int, topic: str = "orders", **fields: Any) -> list
 def copies(store: Store, topic: str = "orders") -> list[StoredMessage]:
     queues = [queue_id for name, queue_id in store.queues() if name == topic]
     return [
-        found
-        for queue_id in queues
-        for found in store.read(topic, queue_id)
-        if redrive.REDRIVEN_FROM in found.properties
+        found for queue_id in queues for found in store.read(topic, queue_id) if props.REDRIVEN_FROM in found.properties
     ]
 
 

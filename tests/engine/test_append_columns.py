@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 MAP = pa.map_(pa.string(), pa.string())
 SMALL = StoreSettings.small(
-    segment_size=64 << 10, queue_file_entries=20, max_message_size=40 << 10, flush_interval_ms=3_600_000
+    segment_size=64 << 10,
+    queue_file_entries=20,
+    max_message_size=40 << 10,
+    flush_interval_ms=3_600_000,
+    rocketmq_strict=False,
 )
 
 

@@ -23,18 +23,18 @@ LIMIT_S = 240.0
 @pytest.mark.parametrize("mode", FlushMode)
 def test_a_message_rings_those_who_want_its_queue(mode: FlushMode, tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
-        store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(3)])
+        store.put_many([Message("t", b"x", queue_id=queue_id) for queue_id in range(3)])
         store.get("t", 0, 0)
         first, second, both, anything = WakeUp(), WakeUp(), WakeUp(), WakeUp()
         inside.arrivals(store).expect(first, {("t", 0)})
         inside.arrivals(store).expect(second, {("t", 1), ("u", 0)})
         inside.arrivals(store).expect(both, {("t", 0), ("t", 1)})
         inside.arrivals(store).expect(anything)
-        store.put(Message("t", b"", queue_id=2))
+        store.put(Message("t", b"x", queue_id=2))
         assert anything.wait(LIMIT_S) and not (first.is_notified or second.is_notified or both.is_notified)
-        store.put(Message("t", b"", queue_id=0))
+        store.put(Message("t", b"x", queue_id=0))
         assert first.wait(LIMIT_S) and both.wait(LIMIT_S) and not second.is_notified
-        store.put(Message("t", b"", queue_id=1))  # though nobody has asked again
+        store.put(Message("t", b"x", queue_id=1))  # though nobody has asked again
         assert second.wait(LIMIT_S) and not (first.is_notified or both.is_notified or anything.is_notified), (
             "each is notified once"
         )
@@ -46,7 +46,7 @@ def test_the_first_message_of_a_queue_rings_everybody(tmp_path: Path, assert_cle
         wake_ups = [WakeUp(), WakeUp()]
         for wake_up in wake_ups:
             inside.arrivals(store).expect(wake_up, set())
-        store.put(Message("new", b""))
+        store.put(Message("new", b"x"))
         assert all(wake_up.wait(LIMIT_S) for wake_up in wake_ups), "perhaps it is to be theirs"
         inside.arrivals(store).expect(wake_ups[0], set())
         inside.arrivals(store).forget(wake_ups[0])
@@ -68,17 +68,17 @@ def test_a_poisoned_store_rings_everybody(tmp_path: Path, assert_clean: AssertCl
 
 def test_what_is_wanted_may_change_while_one_waits(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
-        store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(2)])
+        store.put_many([Message("t", b"x", queue_id=queue_id) for queue_id in range(2)])
         store.get("t", 0, 0)
         wanted, wake_up, other = {("t", 0)}, WakeUp(), WakeUp()
         inside.arrivals(store).expect(wake_up, wanted)
         wanted.add(("t", 1))
-        store.put(Message("t", b"", queue_id=1))
+        store.put(Message("t", b"x", queue_id=1))
         assert wake_up.wait(LIMIT_S)
         inside.arrivals(store).expect(wake_up, wanted)
         inside.arrivals(store).expect(other, {("t", 0)})
         wanted.clear()
-        store.put(Message("t", b"", queue_id=0))
+        store.put(Message("t", b"x", queue_id=0))
         assert other.wait(LIMIT_S) and not wake_up.is_notified
     assert_clean(tmp_path)
 
@@ -102,12 +102,12 @@ def test_many_who_wait_for_their_own_queue_miss_nothing(
         found[queue_id] = offset
 
     with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
-        store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(queues)])
+        store.put_many([Message("t", b"x", queue_id=queue_id) for queue_id in range(queues)])
         threads = [threading.Thread(target=wait_for_all, args=(queue_id,)) for queue_id in range(queues)]
         for thread in threads:
             thread.start()
         for number in range(count * queues):
-            store.put(Message("t", b"", queue_id=number % queues))
+            store.put(Message("t", b"x", queue_id=number % queues))
         for thread in threads:
             thread.join()
         assert found == dict.fromkeys(range(queues), count + 1)

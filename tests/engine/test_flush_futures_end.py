@@ -82,7 +82,7 @@ def test_callbacks_may_use_the_store(path: Path, disk: FaultyDisk, assert_clean:
         found.append(store.put(Message("other", b"from a callback")).status)
         store.put_async(Message("other", b"and a future")).add_done_callback(lambda _: done.release())
         store.flush()
-        found.append(store.put(Message("other", b"", wait_store_ok=False)).status)
+        found.append(store.put(Message("other", b"x", wait_store_ok=False)).status)
 
     with open_store(path, disk) as store:
         future = put_with(store, use)

@@ -180,7 +180,7 @@ def test_a_segment_that_is_missing_from_the_middle_is_damage(tmp_path: Path) -> 
 
 def test_a_missing_queue_file(opened: Open, tmp_path: Path) -> None:
     with flightlog.open(tmp_path, StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=10)) as store:
-        store.put_many([Message("t", b"", tags="A")] * 45)
+        store.put_many([Message("t", b"x", tags="A")] * 45)
     with opened(tmp_path) as store:
         (tmp_path / "consumequeue" / "t" / "0" / f"{200:020d}").unlink()
         for tags in (None, "A", "B"):

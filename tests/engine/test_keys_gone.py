@@ -23,7 +23,7 @@ WHICH = {"all": slice(None), "the oldest": slice(3), "the newest": slice(-1, Non
 
 
 def put(store: flightlog.Store) -> None:
-    store.put_many([Message("orders", b"", keys=[f"k{i}", "all"]) for i in range(COUNT)])
+    store.put_many([Message("orders", b"x", keys=[f"k{i}", "all"]) for i in range(COUNT)])
 
 
 def found(store: flightlog.Store) -> list[int]:

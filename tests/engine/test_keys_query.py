@@ -56,8 +56,8 @@ def test_newest_first_and_whether_there_are_more(tmp_path: Path, assert_clean: A
 def test_more_counts_only_what_is_an_answer(tmp_path: Path) -> None:
     """Behind the last answer lie keys of the same hash: none of them makes a `has_more`."""
     with flightlog.open(tmp_path / "store", keyed.settings()) as store:
-        store.put_many([Message("t", b"", keys="BB")] * 5)
-        store.put_many([Message("t", b"", keys="Aa")] * 3)
+        store.put_many([Message("t", b"x", keys="BB")] * 5)
+        store.put_many([Message("t", b"x", keys="Aa")] * 3)
         assert not store.query("t", "Aa", max_count=3).has_more
         assert store.query("t", "Aa", max_count=2).has_more
 
@@ -75,7 +75,7 @@ def test_collisions_never_answer(
     one: tuple[str, str], other: tuple[str, str], tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     assert key_hash(*one) == key_hash(*other)
-    with flightlog.open(tmp_path / "store", keyed.settings()) as store:
+    with flightlog.open(tmp_path / "store", keyed.settings(rocketmq_strict=False)) as store:
         for i in range(30):
             topic, key = one if i % 3 else other
             store.put(Message(topic, b"%d" % i, keys=key, uniq_key=f"{key}-{i}"))

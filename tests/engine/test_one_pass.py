@@ -31,7 +31,7 @@ def test_verify_of_records_with_many_keys(doubled: bool, tmp_path: Path, assert_
             keys = [f"key-{i}-{n}" for n in range(keys_of(i))]
             if doubled and i == 7:
                 keys[-1] = keys[0]
-            store.put(Message("t", b"", keys=keys))
+            store.put(Message("t", b"x", keys=keys))
     report = assert_clean(tmp_path / "store")
     assert report.index_entries == sum(keys_of(i) for i in range(50))
     assert sum("1 keys stand more than once" in oddity for oddity in report.oddities) == int(doubled)

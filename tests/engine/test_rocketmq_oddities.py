@@ -77,7 +77,7 @@ def check_both_ways(
         check_everything(view, lines)
     with flightlog.open(path, clock=clock) as store:
         check_everything(store, lines)
-        result = store.put(Message("added", b"", keys="added"))
+        result = store.put(Message("added", b"x", keys="added"))
         assert next_offset is None or result.physical_offset == next_offset
     assert_clean(path)
     with flightlog.open_read_only(path) as view:
@@ -216,8 +216,8 @@ def test_verify_tells_keys_that_a_message_has_twice_from_those_of_a_border(
         (of_rocketmq,) = view.verify().oddities
     path = tmp_path / "ours"
     with flightlog.open(path) as store:
-        store.put(Message("t", b"", keys=["a", "b", "a", "a"]))
-        store.put(Message("t", b"", keys=["a"]))
+        store.put(Message("t", b"x", keys=["a", "b", "a", "a"]))
+        store.put(Message("t", b"x", keys=["a"]))
     (of_ours,) = assert_clean(path).oddities
     for oddity, count in ((of_rocketmq, 13), (of_ours, 2)):
         assert oddity.endswith(f": {count} keys stand more than once for a record that has them more than once")

@@ -57,7 +57,7 @@ def test_what_we_do_not_know_is_kept(tmp_path: Path, clock: ManualClock, assert_
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         topic = store.topic("t")
         assert topic is not None and topic.extra == {"new": {"1": 2.5}} and topic.perm == 7
-        store.put(Message("t", b"", queue_id=1))
+        store.put(Message("t", b"x", queue_id=1))
         assert json.loads(path.read_text().replace("{1:", '{"1":')) == given, "nothing has changed yet"
         store.update_topic("t", write_queue_count=5)
     given["dataVersion"] = {"counter": 8, "stateVersion": 3, "timestamp": clock.at_ms, "what": [1]}
@@ -140,7 +140,7 @@ def test_a_call_that_cannot_be_made_durable_changes_nothing(
         with pytest.raises(DiskError):
             store.create_topic("u")
         assert store.topics() == {"t": Topic("t", 2, 2)}
-        store.put(Message("made-by-a-put", b""))
+        store.put(Message("made-by-a-put", b"x"))
         store.flush()
         disk.heal()
         store.create_topic("u")
@@ -153,9 +153,9 @@ def test_a_disk_without_room_for_the_file_does_not_stop_the_store(tmp_path: Path
     disk = FaultyDisk()
     disk.fail("create", "config", errno.ENOSPC)
     with flightlog.open(tmp_path, SETTINGS, disk=disk) as store:
-        store.put(Message("t", b""))
+        store.put(Message("t", b"x"))
         inside.maintenance(store).flush_queues()
-        store.put(Message("u", b""))
+        store.put(Message("u", b"x"))
     assert not (tmp_path / "config" / "topics.json").exists()
     with flightlog.open(tmp_path, SETTINGS) as store:
         assert set(store.topics()) == {"t", "u"}
@@ -171,7 +171,7 @@ def test_queues_outlive_a_disk_that_is_full_twice_and_a_death_in_the_middle_of_a
     store = flightlog.open(tmp_path, replace(SETTINGS, put_adds_queues=True), disk=disk)
     store.create_topic("t", 1)
     disk.fail("create", "config", errno.ENOSPC)
-    store.put(Message("t", b"", queue_id=3))
+    store.put(Message("t", b"x", queue_id=3))
     kill(store)
 
     def die(*arguments: object) -> None:
@@ -197,7 +197,7 @@ def test_queues_that_outlived_a_kill_outlive_the_close_behind_it(tmp_path: Path,
     """What recovery learns of a topic from its queues goes into the file: after a clean close nobody looks again."""
     store = flightlog.open(tmp_path, replace(SETTINGS, put_adds_queues=True))
     store.create_topic("t", 1)
-    store.put(Message("t", b"", queue_id=3))
+    store.put(Message("t", b"x", queue_id=3))
     kill(store)
     for _ in range(3):
         with flightlog.open(tmp_path, SETTINGS) as store:

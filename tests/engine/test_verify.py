@@ -128,7 +128,7 @@ def test_keys_of_damaged_records_are_not_called_stale(tmp_path: Path) -> None:
 def test_keys_that_stand_more_than_once_are_told_of_and_harm_nothing(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
         for keys in (("k", "k", "k"), ("one", "two")):
-            store.put(Message("t", b"", keys=keys))
+            store.put(Message("t", b"x", keys=keys))
         store.flush()
     with flightlog.open_read_only(tmp_path / "store") as view:
         [oddity] = [text for text in view.verify().oddities if "keys stand" in text]

@@ -106,7 +106,7 @@ def test_records_are_written_again(count: int, times: int, disk: PowerDisk, asse
 @pytest.mark.parametrize("rounds", range(1, 4))
 def test_keys_are_put_again(rounds: int, disk: PowerDisk, assert_clean: AssertClean) -> None:
     def keys(start: int) -> list[Message]:
-        return [Message("t", b"", keys=f"k{start + i}") for i in range(12)]
+        return [Message("t", b"x", keys=f"k{start + i}") for i in range(12)]
 
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put_many(keys(0))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -222,7 +223,7 @@ def test_no_wrong_message_by_a_key_of_the_same_hash(tmp_path: Path, assert_clean
     Here every answer is checked against its record, and the wrong ones do not use up the number that was asked for."""
     pairs = [("t", "Aa"), ("t", "BB"), ("t#A", "a"), ("t", "A#a"), ("t", "C#BB"), ("t", "C#Aa")]
     assert key_hash("t", "Aa") == key_hash("t", "BB") and key_hash("t#A", "a") == key_hash("t", "A#a")
-    with flightlog.open(tmp_path, SETTINGS) as store:
+    with flightlog.open(tmp_path, replace(SETTINGS, rocketmq_strict=False)) as store:
         for number in range(3):
             store.put_many([Message(topic, f"{topic} {key} {number}".encode(), keys=key) for topic, key in pairs])
         store.put_many([Message("t", b"later", keys="BB")] * 20)

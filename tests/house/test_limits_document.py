@@ -18,7 +18,7 @@ from flightlog.index.filter.sql_parser import MAX_DEPTH as FILTER_DEPTH
 from flightlog.index.filter.sql_parser import MAX_LENGTH as FILTER_LENGTH
 from flightlog.index.key.index_folder import MOST_MAPPED
 from flightlog.index.queue.queue_files import MOST_OPEN_FILES
-from flightlog.store import errors, timer_errors
+from flightlog.store import errors, message_check, timer_errors
 from flightlog.store.disk import config_file
 from flightlog.store.format import inner_batch, record
 from flightlog.store.settings import RANGES, StoreSettings
@@ -41,11 +41,12 @@ SETTINGS, FLOW = StoreSettings(), FlowLimits()
     "told",
     [
         f"| body | {SETTINGS.max_message_size >> 20} MiB",
+        "| body | with `rocketmq_strict=True`: not empty",
         f"| {record.PROPERTIES_MAX_SIZE:,} bytes, less 20 with `append_crc_property`",
         f"| 1 to {inner_batch.MAX_COUNT:,}, one topic and queue",
         f"| {record.TOPIC_MAX_SIZE} UTF-8 bytes; {record.RETRY_TOPIC_MAX_SIZE} with the prefix",
         f"| 1 to {NAME_MAX_LENGTH} characters",
-        f"| new consumer group, with `rocketmq_strict=True` | 1 to {GROUP_MAX_LENGTH} of the same",
+        f"| new consumer group | with `rocketmq_strict=True`: 1 to {GROUP_MAX_LENGTH} of the same",
         f"| {SETTINGS.max_auto_queue_count} (`max_auto_queue_count`)",
         f"| {MAX_ROUTED_QUEUES:,} | each takes memory",
         f"| {FLOW.max_count:,} messages, {FLOW.max_size >> 20} MiB of bodies, a span of {FLOW.max_span:,} offsets",
@@ -66,5 +67,5 @@ def test_a_limit_is_that_of_the_code(told: str) -> None:
 
 def test_every_error_is_one_of_ours() -> None:
     named = set(re.findall(r"`(\w+(?:Error|Warning))`", DOCUMENT)) - {"ImportError"}
-    ours = (errors, timer_errors, invalid_filter, deduplication_window, group_errors)
+    ours = (errors, timer_errors, invalid_filter, deduplication_window, group_errors, message_check)
     assert {name for name in named if not any(hasattr(module, name) for module in ours)} == set()

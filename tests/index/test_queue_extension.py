@@ -166,7 +166,7 @@ def test_units_roll_into_the_next_file_and_expire(tmp_path: Path) -> None:
         assert [file.name for file in sorted(folder.iterdir())] == [f"{i * 83:020d}" for i in range(first // 3, 10)]
     assert_clean(tmp_path)
     with flightlog.open(tmp_path, settings) as store:
-        store.put(flightlog.Message("orders", b"", tags="b"))
+        store.put(flightlog.Message("orders", b"x", tags="b"))
         assert [message.tags for message in store.read("orders", tags="b")] == ["b"]
     assert_clean(tmp_path)
 
@@ -202,7 +202,7 @@ def test_light_queues_have_no_extension(tmp_path: Path) -> None:
     """As in RocketMQ, which dispatches to them by another way."""
     settings = StoreSettings.small(multi_dispatch=True, queue_extension=True)
     with flightlog.open(tmp_path, settings) as store:
-        store.put(flightlog.Message("t", b"", tags="a", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
+        store.put(flightlog.Message("t", b"x", tags="a", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
         assert [m.topic for m in store.get("%LMQ%a", 0, 0, tags="a").messages] == ["t"]
     assert [folder.name for folder in (tmp_path / "consumequeue_ext").iterdir()] == ["t"]
     assert_clean(tmp_path)

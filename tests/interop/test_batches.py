@@ -28,7 +28,9 @@ GEOMETRY: dict[str, Any] = {
     "index_entries": 400,
     "batch_topics": ("batches",),
 }
-SETTINGS = StoreSettings(segment_size=64 << 10, queue_file_entries=50, index_slots=100, index_entries=400)
+SETTINGS = StoreSettings(
+    segment_size=64 << 10, queue_file_entries=50, index_slots=100, index_entries=400, rocketmq_strict=False
+)
 
 
 def assert_clean(path: Path, settings: StoreSettings = SETTINGS) -> None:
@@ -114,7 +116,7 @@ def test_compressors(rocketmq: RocketMq, tmp_path: Path) -> None:
 def test_crc_properties_go_to_and_fro(rocketmq: RocketMq, tmp_path: Path) -> None:
     path = tmp_path / "store"
     checked = StoreSettings(
-        **{name: getattr(SETTINGS, name) for name in ("segment_size", "queue_file_entries")},
+        **{name: getattr(SETTINGS, name) for name in ("segment_size", "queue_file_entries", "rocketmq_strict")},
         index_slots=100,
         index_entries=400,
         append_crc_property=True,

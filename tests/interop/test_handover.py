@@ -45,7 +45,7 @@ def test_flightlog_takes_over_from_rocketmq_and_gives_back(
 
     with flightlog.open_read_only(path) as view:
         mixed.check_flightlog(view, lines)
-    with flightlog.open(path) as store:
+    with flightlog.open(path, mixed.FREE) as store:
         assert not store.recovery_report.damage and not store.recovery_report.cut
         mixed.check_flightlog(store, lines)
         lines += mixed.put_from_threads(store, 12, COUNT)

@@ -69,7 +69,7 @@ def test_rocketmq_finds_the_keys_of_two_files_of_ours(rocketmq: RocketMq, path: 
         for start in range(0, messages, 50):
             store.put_many(
                 [
-                    Message(TOPIC, b"", keys=[f"{key:07x}" for key in range(n * keys_each, (n + 1) * keys_each)])
+                    Message(TOPIC, b"x", keys=[f"{key:07x}" for key in range(n * keys_each, (n + 1) * keys_each)])
                     for n in range(start, min(start + 50, messages))
                 ]
             )

@@ -48,7 +48,7 @@ def consume(stores: flightlog.Stores, folder: Path, topic: str) -> list[bytes]:
 
 def test_each_goes_on_where_the_other_was(client: Client, tmp_path: Path, assert_clean: AssertClean) -> None:
     host = tmp_path / "host"
-    with flightlog.open(tmp_path / "a", flightlog.StoreSettings.small()) as store:
+    with flightlog.open(tmp_path / "a", flightlog.StoreSettings.small(rocketmq_strict=False)) as store:
         for topic in ("prices", "订单🚀"):
             for number in range(6):
                 store.put(flightlog.Message(topic, b"%d" % number, queue_id=number % 2))

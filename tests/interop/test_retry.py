@@ -22,7 +22,9 @@ pytestmark = pytest.mark.ci
 
 LEVELS = " ".join(["1s"] * 18)
 SIZES = {"segmentSize": 1 << 20, "queueEntries": 1000, "index": False, "config.messageDelayLevel": LEVELS}
-SETTINGS = StoreSettings(segment_size=1 << 20, queue_file_entries=1000, key_index=False, delay_levels=LEVELS)
+SETTINGS = StoreSettings(
+    segment_size=1 << 20, queue_file_entries=1000, key_index=False, delay_levels=LEVELS, rocketmq_strict=False
+)
 COUNT = 60
 
 

@@ -55,7 +55,7 @@ def test_flightlog_takes_over_from_49_and_gives_back(rocketmq49: RocketMq, end: 
         assert not any(text.endswith(b"\x02") for text in texts)
         if not end:
             assert view.verify().is_clean
-    with flightlog.open(path) as store:
+    with flightlog.open(path, mixed.FREE) as store:
         assert not store.recovery_report.damage and not store.recovery_report.cut
         mixed.check_flightlog(store, lines)
         lines += put_for_49(store, 1, COUNT)

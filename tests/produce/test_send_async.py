@@ -87,7 +87,7 @@ def test_futures_wait_for_one_sync_and_the_caller_does_not(stores: Stores) -> No
 def test_what_is_refused_before_the_append_is_raised_in_the_call(stores: Stores) -> None:
     producer = Producer(stores.add("a"))
     with pytest.raises(InvalidMessageError):
-        producer.send_async(Message(TOPIC, b"", keys="with space"))
+        producer.send_async(Message(TOPIC, b"x", keys="with space"))
     run_full(stores.disks["a"])
     with pytest.raises(DiskFullError):
         for number in range(2000):

@@ -88,7 +88,7 @@ def test_a_store_gets_one_put_and_one_sync(stores: Stores, monkeypatch: pytest.M
         monkeypatch.setattr(store, "put_many", noted)
     producer = Producer(stores.open, clock=clock)
     for number, _ in enumerate(producer.queues(TOPIC)):  # the segments are made
-        producer.send(Message(TOPIC, b""), selector=lambda queues, _, number=number: queues[number])  # type: ignore[misc]
+        producer.send(Message(TOPIC, b"x"), selector=lambda queues, _, number=number: queues[number])  # type: ignore[misc]
     before = {name: disk.count("sync", "commitlog/") for name, disk in stores.disks.items()}
     assert len(producer.send_many(messages(200))) == 200 and sorted(calls) == ["a", "b"]
     assert {name: disk.count("sync", "commitlog/") - before[name] for name, disk in stores.disks.items()} == {
@@ -219,7 +219,7 @@ def test_the_call_is_checked_before_the_first_put(stores: Stores) -> None:
     producer = Producer(store, check_message_type=True)
     end = store.statistics().sizes.end_physical_offset
     with pytest.raises(MessageTypeError):
-        producer.send_many([*messages(3), Message("fifo", b"")])
+        producer.send_many([*messages(3), Message("fifo", b"x")])
     assert store.statistics().sizes.end_physical_offset == end
     plain = StoreSettings(segment_size=1 << 20, auto_create_topics=False)
     with pytest.raises(NoRouteError):

@@ -161,15 +161,15 @@ def test_a_transaction_ends_once(store: Store, producer: Producer) -> None:
 )
 def test_what_a_transaction_cannot_have(store: Store, producer: Producer, fields: dict[str, object], why: str) -> None:
     with pytest.raises(InvalidMessageError, match=why):
-        producer.transaction(Message(**({"topic": TOPIC, "body": b""} | fields)))  # type: ignore[arg-type]
+        producer.transaction(Message(**({"topic": TOPIC, "body": b"x"} | fields)))  # type: ignore[arg-type]
     assert log_positions(store).appended == 0
 
 
 def test_topics_that_take_no_transactions(store: Store, producer: Producer) -> None:
     with pytest.raises(TopicPermissionError, match="RocketMQ's own"):
-        producer.transaction(Message(OP_TOPIC, b""))
+        producer.transaction(Message(OP_TOPIC, b"x"))
     with pytest.raises(InvalidMessageError, match=HALF_TOPIC):
-        producer.transaction(Message(HALF_TOPIC, b""))
+        producer.transaction(Message(HALF_TOPIC, b"x"))
     store.put_batch([Message("batches", b"1")])
     with pytest.raises(InvalidMessageError, match="put_batch"):
         producer.transaction(Message("batches", b"2"))
@@ -177,13 +177,13 @@ def test_topics_that_take_no_transactions(store: Store, producer: Producer) -> N
 
 def test_properties_that_leave_no_room_for_those_of_checks(store: Store, producer: Producer) -> None:
     """Else a half message could be put and not be put back."""
-    producer.transaction(Message(TOPIC, b"", properties={"a": "x"})).rollback()
+    producer.transaction(Message(TOPIC, b"x", properties={"a": "x"})).rollback()
     [half] = store.read(HALF_TOPIC)
     before, room = log_positions(store).appended, 32_767 - len(half.properties_raw)
     with pytest.raises(InvalidMessageError, match="properties"):
-        producer.transaction(Message(TOPIC, b"", properties={"a": "x" * (room - 20)}))
+        producer.transaction(Message(TOPIC, b"x", properties={"a": "x" * (room - 20)}))
     assert log_positions(store).appended == before
-    with producer.transaction(Message(TOPIC, b"", properties={"a": "x" * (room - 100)})):
+    with producer.transaction(Message(TOPIC, b"x", properties={"a": "x" * (room - 100)})):
         pass
 
 
@@ -192,7 +192,7 @@ def test_a_store_with_a_hook_of_its_own(tmp_path: Path) -> None:
         flightlog.open(tmp_path / "store", StoreSettings.small(), pre_put_hook=lambda message: message) as store,
         pytest.raises(UsageError, match="pre_put_hook"),
     ):
-        Producer(store).transaction(Message(TOPIC, b""))
+        Producer(store).transaction(Message(TOPIC, b"x"))
 
 
 def test_under_sync_flush_both_ends_are_durable(tmp_path: Path) -> None:
@@ -214,12 +214,12 @@ def test_op_messages_are_gathered(tmp_path: Path) -> None:
     with flightlog.open(tmp_path / "store", StoreSettings.small(), clock=clock) as store:
         transactions, producer = inside.transactions_by_hand(store), Producer(store)
         for _ in range(3):
-            producer.transaction(Message(TOPIC, b"")).commit()
+            producer.transaction(Message(TOPIC, b"x")).commit()
         assert transactions.run_due() == INTERVAL_S and not bodies(store, OP_TOPIC)
         clock.advance(3000)
         assert transactions.run_due() is None and bodies(store, OP_TOPIC) == [b"0,1,2,"]
         for _ in range(1100):
-            producer.transaction(Message(TOPIC, b"")).commit()
+            producer.transaction(Message(TOPIC, b"x")).commit()
         ops = list(store.read(OP_TOPIC, 0, 1))
         assert len(ops) == 1 and OP_MAX_SIZE - 5 < len(ops[0].body) <= OP_MAX_SIZE
         assert all(op.tags == "d" and op.properties == {"WAIT": "true", "TAGS": "d"} for op in ops)

@@ -177,14 +177,14 @@ def test_a_view_tells_what_waits_and_how_late_it_is(
         return [(state.level, state.delay_ms, state.pending, state.lag_ms > 0) for state in found]
 
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
-        store.put_many(Message("t", b"", delay_level=1) for _ in range(3))
+        store.put_many(Message("t", b"x", delay_level=1) for _ in range(3))
         clock.advance(1000)
         run_all(store)
-        store.put_many(Message("t", b"", delay_level=1 + place % 2) for place in range(5))
+        store.put_many(Message("t", b"x", delay_level=1 + place % 2) for place in range(5))
     assert states() == [(1, 1000, 3, True), (2, 5000, 2, True), (3, 10_000, 0, False)], "of this machine's clock"
     day = StoreSettings.small(delay_levels="1d")
     with flightlog.open(tmp_path / "later", day) as store:
-        store.put(Message("t", b"", delay_level=1))
+        store.put(Message("t", b"x", delay_level=1))
     with flightlog.open_read_only(tmp_path / "later", day) as view:
         [state] = view.statistics().delays
     assert (state.pending, state.lag_ms) == (1, 0)

@@ -343,7 +343,7 @@ def test_statistics_tell_what_waits_and_how_late_it_is(
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         run_all(store)
-        store.put_many(Message("t", b"", delay_level=2) for _ in range(3))
+        store.put_many(Message("t", b"x", delay_level=2) for _ in range(3))
         by_hand(store)()
         clock.advance(6000)
         states = store.statistics().delays

@@ -31,11 +31,13 @@ from flightlog.store.errors import (
     DiskError,
     InvalidMessageError,
     InvalidSettingsError,
+    InvalidTopicError,
     StoreLockedError,
     StoreNotFoundError,
     TopicTooLongError,
 )
 from flightlog.store.log.atomic_append import AtomicAppend
+from flightlog.store.message_check import EmptyBodyError
 
 if TYPE_CHECKING:
     from flightlog.tests.spark.conftest import AssertClean
@@ -107,6 +109,7 @@ def path(tmp_path: Path) -> Path:
         ({"path": "hdfs://host/s"}, "path='hdfs://host/s': a store is written in a local or mounted folder alone"),
         ({"path": "/s", "splitBytes": "4096"}, "option 'splitbytes': unknown to a write; expected one of path, topic"),
         ({"path": "/s", "checkpointLocation": "/c"}, "option 'checkpointlocation': unknown"),
+        ({"path": "/s", "rocketmqStrict": "no"}, "rocketmqStrict='no': expected true or false"),
     ],
 )
 def test_wrong_options_say_what_was_expected(options: dict[str, str], said: str) -> None:
@@ -290,6 +293,33 @@ def test_what_is_held_is_written_by_topic_in_few_batches(
     for topic in range(7):
         numbers = [int(m.body.split()[0]) for _, m in sorted(found, key=lambda each: each[0]) if m.topic == f"t{topic}"]
         assert numbers == [10 * i + k for i in range(100) for k in range(10) if (i + k) % 7 == topic]
+    assert_clean(tmp_path / "store")
+
+
+@pytest.mark.parametrize("strict", ["true", "False"])
+def test_names_and_empty_bodies_that_clients_refuse(tmp_path: Path, strict: str, assert_clean: AssertClean) -> None:
+    settings = parse_write_options({"path": str(tmp_path / "store"), "rocketmqStrict": strict}).settings
+    rows = {"topic": ["t", "t"], "value": [b"x", b""]}, {"topic": ["t.u"], "value": [b"x"]}
+    columns = WriteColumns.of(schema("topic string, value binary"), None)
+    (tmp_path / "job").mkdir()
+    files: list[StagedFile | None] = []
+    refusals = {0: (EmptyBodyError, ROW_1 + "topic 't', column 'value': the body is empty"), 1: None}
+    for at, each in enumerate(rows):
+        stager = Stager(columns, tmp_path / "job", settings, SEGMENT_SIZE)
+        refused = refusals[at] if strict == "true" else None
+        if refused is None:
+            files.append(stager.stage([batch(**each)], at))
+        else:
+            with pytest.raises(refused[0], match=refused[1]):
+                stager.stage([batch(**each)], at)
+    staged = [file for file in files if file is not None]
+    if strict == "true":
+        with pytest.raises(InvalidTopicError, match="rocketmq_strict=False"):
+            append_files(tmp_path / "store", staged, None, 0, settings)
+        assert bodies(tmp_path / "store") == {}
+    else:
+        append_files(tmp_path / "store", staged, None, 0, settings)
+        assert bodies(tmp_path / "store") == {("t", 0): [b"x"], ("t", 1): [b""], ("t.u", 0): [b"x"]}
     assert_clean(tmp_path / "store")
 
 

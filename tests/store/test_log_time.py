@@ -43,7 +43,7 @@ def test_a_batch_too(clock: ManualClock, tmp_path: Path, assert_clean: AssertCle
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         newest = put(store)
         clock.at_ms -= 1000
-        assert {r.store_timestamp_ms for r in store.put_many([Message("t", b"")] * 5)} == {newest}
+        assert {r.store_timestamp_ms for r in store.put_many([Message("t", b"x")] * 5)} == {newest}
     assert_clean(tmp_path)
 
 
@@ -52,7 +52,7 @@ def test_the_born_time_is_the_clocks_if_the_sender_says_nothing(
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put_many(
-            [Message("t", b""), Message("t", b"", born_timestamp_ms=0), Message("t", b"", born_timestamp_ms=-5)]
+            [Message("t", b"x"), Message("t", b"x", born_timestamp_ms=0), Message("t", b"x", born_timestamp_ms=-5)]
         )
         assert [m.born_timestamp_ms for m in store.read("t")] == [clock.at_ms, 0, -5]
     assert_clean(tmp_path)

@@ -175,6 +175,7 @@ class Case:
     def _write(self) -> None:
         """Open it, which may be refused by name; then it is a store like any other."""
         settings = StoreSettings(
+            rocketmq_strict=False,
             flush_interval_ms=3_600_000,
             allocate_step_size=4096,
             accept_future_store_time=True,

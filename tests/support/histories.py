@@ -121,6 +121,7 @@ class History:
 
     def settings(self, dice: random.Random) -> StoreSettings:
         return StoreSettings(
+            rocketmq_strict=False,
             **self._geometry,
             flush_mode=dice.choice(list(FlushMode)),
             flush_interval_ms=NEVER_MS,

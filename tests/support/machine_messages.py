@@ -162,6 +162,7 @@ def settings_of(geometry: Geometry, opening: Opening) -> StoreSettings:
     if geometry.is_far:
         near, far = far, near
     return StoreSettings(
+        rocketmq_strict=False,
         segment_size=4096 * geometry.segment_pages,
         queue_file_entries=geometry.queue_file_entries,
         index_slots=geometry.index_slots,

@@ -43,6 +43,7 @@ class Openings:
         if self._is_far:
             near, far = far, near
         return StoreSettings(
+            rocketmq_strict=False,
             segment_size=limits.segment_size,
             queue_file_entries=limits.queue_file_entries,
             index_slots=self._index_slots,

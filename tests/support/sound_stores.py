@@ -23,6 +23,7 @@ TOPICS = ("orders", "payments", "täg")
 BATCHES = "batches"
 LIGHT = "%LMQ%a"
 SETTINGS = StoreSettings(
+    rocketmq_strict=False,
     segment_size=4096,
     queue_file_entries=10,
     index_slots=10,

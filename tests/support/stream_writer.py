@@ -28,6 +28,7 @@ def message_of(number: int) -> flightlog.Message:
 def main() -> None:
     path, number, rate = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     settings = flightlog.StoreSettings(
+        rocketmq_strict=False,
         segment_size=SEGMENT_SIZE,
         queue_file_entries=1000,
         flush_interval_ms=10,

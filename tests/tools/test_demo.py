@@ -106,7 +106,7 @@ def test_the_check_finds_an_order_that_is_out_of_order(
     check = OrderCheck()
     with flightlog.open(tmp_path, flightlog.StoreSettings.small()) as store:
         for step, queue_id in puts:
-            store.put(flightlog.Message(TOPIC, b"", tags=step, keys="k", queue_id=queue_id))
+            store.put(flightlog.Message(TOPIC, b"x", tags=step, keys="k", queue_id=queue_id))
         for topic, queue_id in store.queues():
             check.feed(store.read(topic, queue_id))
         assert store.verify().is_clean

@@ -81,7 +81,7 @@ def test_dead_letters_are_redriven_when_asked(cli: Cli, path: Path) -> None:
         store.create_topic("quarantine", 1)
         for number in range(3):
             properties = {"RETRY_TOPIC": "orders", "amount": str(100 * number)}
-            store.put(flightlog.Message("%DLQ%billing", b"", properties=properties))
+            store.put(flightlog.Message("%DLQ%billing", b"x", properties=properties))
     finished = cli("dead-letters", "redrive", path, "billing")
     assert finished.code == 0 and "to be redriven: 3 dead letters. Redrive them with --write" in finished.out
     assert ["3", "orders"] in [line.split() for line in finished.out.splitlines()]

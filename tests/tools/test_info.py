@@ -99,7 +99,7 @@ def test_rocketmq_stores(cli: Cli, rocketmq: Callable[[str], Path]) -> None:
 
 def test_what_waits_for_delay_levels_is_told(cli: Cli, tmp_path: Path) -> None:
     with flightlog.open(tmp_path, flightlog.StoreSettings.small()) as store:
-        store.put_many(flightlog.Message("orders", b"", delay_level=18) for _ in range(2000))
+        store.put_many(flightlog.Message("orders", b"x", delay_level=18) for _ in range(2000))
     waiting = [state for state in info(cli, tmp_path)["delays"] if state["pending"]]
     assert [(state["level"], state["delay_ms"], state["pending"]) for state in waiting] == [(18, 7_200_000, 2000)]
     [row] = [line for line in cli("info", tmp_path).out.splitlines() if "7200" in line]

@@ -90,7 +90,8 @@ int fast_path_prepare_record(struct fast_path *fast_path, const struct fields *f
     }
     record->body.data = (const uint8_t *)PyBytes_AsString(fields->body);
     record->body.size = (size_t)PyBytes_Size(fields->body);
-    if ((int64_t)record->body.size > fast_path->max_body_size) return 0;
+    /* An empty body becomes the largest number: whether the store takes it is for the slow path. */
+    if ((uint64_t)record->body.size - 1 >= (uint64_t)fast_path->max_body_size) return 0;
     out->topic = fast_path_find_topic(&fast_path->queues, fields->topic);
     if (out->topic == NULL) return 0;
     const struct fast_path_topic *topic = fast_path_topic_of(out->topic);
