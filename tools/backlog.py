@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from ..consume.group.group_state import GroupState
 from ..consume.group.stored_groups import stored_groups
 from ..engine.read_only import ReadOnlyStore
-from ..engine.topics.topics import DEAD_LETTER_PREFIX
 from ..produce.transaction.stored_halves import open_half_messages
 from ..schedule.delay_level import LevelState
 from ..schedule.stored_timers import stored_timers
 from ..schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
 from ..store.disk.disk import RealDisk
+from ..store.format.record import DEAD_LETTER_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
