@@ -25,6 +25,7 @@ from ..store.stored_message import StoredMessage
 from .deliver.subscription import Subscription
 from .group.consumed_store import ConsumedStore
 from .group.group_errors import GroupHasMembersError, GroupNotFoundError
+from .group.group_settings import GroupSettings
 from .group.group_state import GroupState, is_system_group, lag_of
 from .group.group_table import GroupTable
 from .group.offset_reset import checked_target, reset_places
@@ -100,6 +101,11 @@ class GroupAdmin:
         Raises InvalidArgumentError, StoreClosedError, ForkedStoreError.
         """
         return lag_of(self._store.offsets.by_group().get(check_group(group), {}), self._store.queues())
+
+    def settings(self, group: str | int) -> GroupSettings:
+        """The settings of a consumer group, set with `update_group` or by a broker; RocketMQ's defaults for one without
+        any. Raises InvalidArgumentError, StoreClosedError, ForkedStoreError."""
+        return self._table.settings(check_group(group))
 
     def _members(self) -> dict[str, list[Subscription]]:
         found: dict[str, list[Subscription]] = {}

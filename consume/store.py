@@ -169,9 +169,8 @@ class Store(native.OrdinaryPut):
         filter: SqlFilter | None = None,
         max_size: int | None = None,
     ) -> GetResult:
-        return self._store.get(
-            topic, queue_id, queue_offset, max_count, tags=tags_or_filter(tags, filter), max_size=max_size
-        )
+        wanted = tags_or_filter(tags, filter)
+        return self._store.get(topic, queue_id, queue_offset, max_count, tags=wanted, max_size=max_size)
 
     @documented_by(MessageStore.read)
     def read(
@@ -187,9 +186,29 @@ class Store(native.OrdinaryPut):
         must_exist: bool = False,
     ) -> Iterator[StoredMessage]:
         return self._store.read(
-            topic,
-            queue_id,
-            queue_offset,
+            *(topic, queue_id, queue_offset),
+            tags=tags_or_filter(tags, filter),
+            decompress=decompress,
+            on_corrupt=on_corrupt,
+            must_exist=must_exist,
+        )
+
+    @documented_by(MessageStore.read_all)
+    def read_all(
+        self,
+        topic: str,
+        physical_offset: int | None = None,
+        *,
+        begin_ms: int | datetime | None = None,
+        tags: str | None = None,
+        filter: SqlFilter | None = None,
+        decompress: bool = False,
+        on_corrupt: OnCorrupt = "raise",
+        must_exist: bool = False,
+    ) -> Iterator[StoredMessage]:
+        return self._store.read_all(
+            *(topic, physical_offset),
+            begin_ms=begin_ms,
             tags=tags_or_filter(tags, filter),
             decompress=decompress,
             on_corrupt=on_corrupt,
@@ -283,12 +302,8 @@ class Store(native.OrdinaryPut):
         max_size: int | None = None,
         wait_s: float = DEFAULT_WAIT_S,
     ) -> Future[GetResult]:
-        return self._store.pull(
-            *(topic, queue_id, queue_offset, max_count),
-            tags=tags_or_filter(tags, filter),
-            max_size=max_size,
-            wait_s=wait_s,
-        )
+        wanted = tags_or_filter(tags, filter)
+        return self._store.pull(topic, queue_id, queue_offset, max_count, tags=wanted, max_size=max_size, wait_s=wait_s)
 
     # -- topics
 
@@ -313,8 +328,7 @@ class Store(native.OrdinaryPut):
         attributes: Mapping[str, str] | None = None,
     ) -> Topic:
         return self._store.create_topic(
-            name,
-            queue_count,
+            *(name, queue_count),
             read_queue_count=read_queue_count,
             write_queue_count=write_queue_count,
             perm=perm,
@@ -336,8 +350,7 @@ class Store(native.OrdinaryPut):
         allow_unread: bool = False,
     ) -> Topic:
         return self._store.update_topic(
-            name,
-            queue_count,
+            *(name, queue_count),
             read_queue_count=read_queue_count,
             write_queue_count=write_queue_count,
             perm=perm,
@@ -441,11 +454,9 @@ class Store(native.OrdinaryPut):
     def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
         return self._admin().group_offsets(group, topic)
 
+    @documented_by(GroupAdmin.settings)
     def group_settings(self, group: str | int) -> GroupSettings:
-        """The settings of a consumer group, set with `update_group` or by a broker; RocketMQ's defaults for one without
-        any. Raises InvalidArgumentError, StoreClosedError, ForkedStoreError."""
-        self._store.check_usable()
-        return self._group_table.settings(check_group(group))
+        return self._admin().settings(group)
 
     @documented_by(GroupTable.update)
     def update_group(

@@ -24,12 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..index.filter.wanted import Wanted
 from ..store import native
-from ..store.arguments import (
-    check_queue,
-    check_settings,
-    checked_folder,
-    checked_path,
-)
+from ..store.arguments import check_queue, check_settings, checked_folder, checked_path
 from ..store.disk.clock import Clock, SystemClock
 from ..store.disk.disk import Disk, RealDisk
 from ..store.disk.lock import watch_fork
@@ -116,6 +111,7 @@ class MessageStore(native.OrdinaryPut):
             reader = Reader(
                 *(path, commit_log.reader, table, GetLimits.of(settings)),
                 readable_end=lambda: commit_log.visible,
+                dispatched_end=lambda: dispatcher.position,
                 keys=KeyQuery(commit_log.reader, LiveKeys(index, dispatcher), deleted) if index else None,
                 topics=topics.all,
                 catch_up=maintenance.catch_up,
@@ -169,16 +165,11 @@ class MessageStore(native.OrdinaryPut):
             atexit.register(self._at_exit)  # last: an exit before this closes nothing half made
             undo.pop_all()
         self._is_released = False
-        report = self.recovery_report
-        log.info(
-            "%s: open for writing, the log continues at physical offset %d",
-            *(path, report.end),
-            extra={"path": str(path), "physical_offset": report.end, "last_writer": report.last_writer.name},
-        )
+        self.recovery_report.tell_open(path, log)
         with ExitStack() as undo:
             undo.callback(self.close)
             offsets.load(lambda key: queue_bounds(table.get(key))[1])
-            offsets.save()  # offsets that were lowered, before the first put
+            offsets.save()  # lowered offsets, before the first put
             undo.pop_all()
 
     @classmethod
@@ -257,10 +248,8 @@ class MessageStore(native.OrdinaryPut):
 
     def flush(self) -> None:
         """Return once everything put so far is durable, however long that takes: under sync flush also puts that did
-        not wait for their sync, or waited too long.
-
-        Raises SyncFailedError, StorePoisonedError, StoreClosedError, ForkedStoreError.
-        """
+        not wait for their sync, or waited too long. Raises SyncFailedError, StorePoisonedError, StoreClosedError,
+        ForkedStoreError."""
         self.check_usable()
         self._log.flush()
 
@@ -309,6 +298,23 @@ class MessageStore(native.OrdinaryPut):
             check=self.check_usable,
         )
 
+    @documented_by(Reader.read_all)
+    def read_all(
+        self,
+        topic: str,
+        physical_offset: int | None = None,
+        *,
+        begin_ms: int | datetime | None = None,
+        tags: Wanted = None,
+        decompress: bool = False,
+        on_corrupt: OnCorrupt = "raise",
+        must_exist: bool = False,
+    ) -> Iterator[StoredMessage]:
+        self.check_usable()
+        return self._reader.read_all(
+            *(topic, physical_offset, begin_ms, tags, decompress, on_corrupt, must_exist), check=self.check_usable
+        )
+
     @documented_by(Reader.read_batch)
     def read_batch(
         self,
@@ -323,9 +329,7 @@ class MessageStore(native.OrdinaryPut):
     ) -> pa.RecordBatch:
         self.check_usable()
         return self._reader.read_batch(
-            topic,
-            queue_id,
-            queue_offset,
+            *(topic, queue_id, queue_offset),
             max_count=max_count,
             max_size=max_size,
             columns=columns,
@@ -548,8 +552,7 @@ class MessageStore(native.OrdinaryPut):
     def __del__(self) -> None:
         if self._is_released or self._forked:
             return
-        text = f"{self.path}: the store was never closed; closing it now"
-        warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+        warnings.warn(f"{self.path}: the store was never closed; closing it now", ResourceWarning, 2, self)
         atexit.unregister(self._at_exit)
         threads = *(each.thread for each in self.services), *self.putter.pending.threads
         end_dropped(self.path, self._end, threads)

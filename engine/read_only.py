@@ -351,6 +351,25 @@ class ReadOnlyStore:
             check=self._check_usable,
         )
 
+    @documented_by(Reader.read_all)
+    def read_all(
+        self,
+        topic: str,
+        physical_offset: int | None = None,
+        *,
+        begin_ms: int | datetime | None = None,
+        tags: str | None = None,
+        filter: SqlFilter | None = None,
+        decompress: bool = False,
+        on_corrupt: OnCorrupt = "raise",
+        must_exist: bool = False,
+    ) -> Iterator[StoredMessage]:
+        self._check_usable()
+        return self._reader.read_all(
+            *(topic, physical_offset, begin_ms, tags_or_filter(tags, filter), decompress, on_corrupt, must_exist),
+            check=self._check_usable,
+        )
+
     @documented_by(Reader.read_batch)
     def read_batch(
         self,
@@ -365,9 +384,7 @@ class ReadOnlyStore:
     ) -> pa.RecordBatch:
         self._check_usable()
         return self._reader.read_batch(
-            topic,
-            queue_id,
-            queue_offset,
+            *(topic, queue_id, queue_offset),
             max_count=max_count,
             max_size=max_size,
             columns=columns,

@@ -27,7 +27,7 @@ from flightlog.tools.bench.case import (
 from flightlog.tools.bench.messages import BATCH, record_size
 from flightlog.tools.bench.plan import ROCKETMQ_BATCH, ROWS, Peers, peer_cases, subject_cases
 from flightlog.tools.bench.reads.files import SEALS, VERIFY
-from flightlog.tools.bench.reads.reads import QUERY, READ, READ_BATCH, READ_COLD, READ_FIELDS
+from flightlog.tools.bench.reads.reads import QUERY, READ, READ_ALL, READ_BATCH, READ_COLD, READ_FIELDS
 from flightlog.tools.bench.reads.recover import RECOVER
 from flightlog.tools.bench.rocketmq import READ_MANY, Rocketmq
 from flightlog.tools.bench.scan_run import BODY_SIZES
@@ -244,8 +244,10 @@ def _reads(subject: str, rocketmq: Rocketmq, count: int) -> tuple[Figure, ...]:
     theirs = {case.task: case for case in cases if case.is_rocketmq}
     plain = tuple(case for case in cases if case.who in (PLAIN, PLAIN_COLD))
     reads = tuple(theirs[task] for task in (READ, READ_MANY) if task in theirs)
+    one_by_one = (own[READ],) if READ in own else ()
     wanted: dict[str, tuple[str, str, float, tuple[Case, ...]]] = {
         READ: ("read", "read, 1,024 B, against RocketMQ's read", 1, reads),
+        READ_ALL: ("read", "read_all of four queues, 1,024 B, against one after another", 1, one_by_one),
         READ_FIELDS: ("read", "read, every field looked at, against RocketMQ's read", 1, reads),
         READ_BATCH: ("read", "read_batch, 1,024 B, against RocketMQ's read", 3, reads),
         READ_COLD: ("cold", "cold read, 1,024 B, against reading the plain file", 0.8, plain),

@@ -27,7 +27,7 @@ from ...store.queue_offsets import QueueKey
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from ...store.stored_message import StoredMessage
-from ..read.entries import Fetcher, message_of, missing_file
+from ..read.entries import Fetcher, QueueEntries, message_of, missing_file
 from ..read.reading import queue_bounds
 
 
@@ -63,10 +63,10 @@ class LevelQueue:
             return []
         units = queue.units(queue_offset, count)
         offsets = np.arange(queue_offset, queue_offset + len(units), dtype=np.int64)
-        fetcher = Fetcher(self._reader, self._key, queue)
+        entries, fetcher = QueueEntries(units, offsets, self._key[1]), Fetcher(self._reader, self._key[0], [queue])
         found: list[StoredMessage | None] = []
         while len(found) < len(units):
-            some = fetcher.some(units, offsets, len(found))
+            some = fetcher.some(entries, len(found))
             found += some or [self._one(QueueUnit(*units[len(found)].item()), queue_offset + len(found))]
         return found
 

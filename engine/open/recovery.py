@@ -105,6 +105,11 @@ class RecoveryReport:
         for damage in self.damage:
             log.info("%s: %s", path, damage, extra={"path": str(path), "damage": damage})
 
+    def tell_open(self, path: Path, log: logging.Logger) -> None:
+        """Log that the store is now open for writing."""
+        facts = {"path": str(path), "physical_offset": self.end, "last_writer": self.last_writer.name}
+        log.info("%s: open for writing, the log continues at physical offset %d", path, self.end, extra=facts)
+
 
 def recover_queues(
     reader: LogReader,

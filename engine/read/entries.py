@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,18 @@ def may_match_mask(queue: Queue, units: Units, wanted: MessageFilter | None) -> 
         return np.ones(len(units), np.bool_)
     mask: NDArray[np.bool_] = wanted.may_match(queue.resolved(units)) | ~valid_mask(units)
     return mask
+
+
+class QueueEntries(NamedTuple):
+    """Entries of queues of one topic."""
+
+    units: Units
+    queue_offsets: NDArray[np.int64]
+    queue_ids: int | NDArray[np.int32]
+    """A column, or the id of the one queue of all."""
+
+    def queue_id(self, i: int) -> int:
+        return self.queue_ids if isinstance(self.queue_ids, int) else int(self.queue_ids[i])
 
 
 class LastBatch:
@@ -177,24 +189,24 @@ class ReadAhead:
 
 
 class Fetcher:
-    """Reads messages of one queue, in order."""
+    """Reads messages of queues of one topic, in order."""
 
-    def __init__(self, reader: LogReader, key: QueueKey, queue: Queue) -> None:
-        self._reader, self._queue_id = reader, key[1]
-        self._topic_raw = key[0].encode("utf-8", "surrogatepass")
+    def __init__(self, reader: LogReader, topic: str, queues: Iterable[Queue]) -> None:
+        self._reader = reader
+        self._topic_raw = topic.encode("utf-8", "surrogatepass")
         # Their entries stand for parts of a record, and for records of other queues.
-        self._is_odd = isinstance(queue, BatchQueue) or is_light(key[0])
+        self._is_odd = is_light(topic) or any(isinstance(queue, BatchQueue) for queue in queues)
         self._ahead = FETCH_COUNT
 
-    def some(
-        self, units: Units, queue_offsets: NDArray[np.int64], at: int, limit: int = FETCH_COUNT
-    ) -> list[StoredMessage]:
+    def some(self, entries: QueueEntries, at: int, limit: int = FETCH_COUNT) -> list[StoredMessage]:
         """The messages of the entries from number `at` on, `limit` at most; empty if that one must be read alone."""
         if self._is_odd:
             return []
         stop = at + min(self._ahead, limit)
+        units, queue_offsets, ids = entries
         found = self._reader.messages(
-            *(units[at:stop].tobytes(), queue_offsets[at:stop], self._queue_id, self._topic_raw, FETCH_SIZE)
+            *(units[at:stop].tobytes(), queue_offsets[at:stop], ids if isinstance(ids, int) else ids[at:stop]),
+            *(self._topic_raw, FETCH_SIZE),
         )
         # Where one is odd, the next ones may be: none is to be looked at many times.
         self._ahead = min(4 * self._ahead, FETCH_COUNT) if found else 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from ...index.filter.wanted import Wanted
-from ...index.queue.queue_table import QueueTable
+from ...index.queue.queue_table import Queue, QueueTable
 from ...store.arguments import (
     INT64_MAX,
     ON_CORRUPT,
@@ -67,6 +67,7 @@ class Reader:
         limits: GetLimits,
         *,
         readable_end: Callable[[], int],
+        dispatched_end: Callable[[], int] | None = None,
         keys: KeyQuery | None,
         topics: Callable[[], dict[str, Topic]],
         was_deleted: Callable[[str], bool] = lambda topic: False,
@@ -74,15 +75,16 @@ class Reader:
         catch_up_keys: Callable[[], None] | None = None,
         unindexed: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
-        """`readable_end` returns the physical offset up to which the log may be read now. `keys` is None if the
-        settings turn the key index off. `was_deleted` returns whether another process has deleted a topic since the
-        table was read.
+        """`readable_end` returns the physical offset up to which the log may be read now, `dispatched_end` the one
+        below which every record is in its queue (None: the same). `keys` is None if the settings turn the key index
+        off. `was_deleted` returns whether another process has deleted a topic since the table was read.
 
         For a log that grows: `catch_up` is called before each read, `catch_up_keys` before each query by key, and
         raises what keeps keys out of the index; `unindexed` returns the physical range that the index lacks.
         """
         self._path, self._table, self._keys, self._topics = path, table, keys, topics
         self._log_reader, self._readable_end = log_reader, readable_end
+        self._dispatched_end = dispatched_end or readable_end
         self._catch_up, self._catch_up_keys, self._unindexed = catch_up, catch_up_keys, unindexed
         self.queue_reader = QueueReader(log_reader, table, limits, readable_end, was_deleted)
         self._finder = Finder(log_reader, table, readable_end, was_deleted)
@@ -188,6 +190,51 @@ class Reader:
             self._tell_missing(topic, queue_id, must_exist)
         return self.queue_reader.read(
             *(topic, queue_id, queue_offset, tags, on_corrupt, check, self._catch_up),
+            decompress=decompress,
+        )
+
+    def read_all(
+        self,
+        topic: str,
+        physical_offset: int | None,
+        begin_ms: int | datetime | None,
+        tags: Wanted,
+        decompress: bool,
+        on_corrupt: OnCorrupt,
+        must_exist: bool,
+        check: Callable[[], None],
+    ) -> Iterator[StoredMessage]:
+        """Iterate over all queues of a topic as one stream, in the order of the log: in the order in which the messages
+        were stored, whatever queue they are in. It is as fast as reading one queue.
+
+        Begins at the first message stored at or behind `physical_offset` (None: the first message) and not before
+        `begin_ms`, a store time in ms or a datetime with a time zone. To continue later, pass the last message's
+        `physical_offset + 1`. Messages of an inner batch share one physical offset, so that skips the rest of a batch.
+        It ends, and the other arguments and errors are, as in `read`. With `must_exist` it raises TopicNotFoundError.
+
+        Store times never decrease in the order of the log that flightlog wrote. In the log of a RocketMQ broker they
+        decrease where the broker's clock was set back. Behind a damaged queue entry that is skipped, messages of its
+        queue may come late.
+        """
+        self._make_ready()
+        check_topic(topic)
+        if physical_offset is not None:
+            physical_offset = check_whole("physical_offset", physical_offset)
+        begin_ms = None if begin_ms is None else check_time_ms("begin_ms", begin_ms)
+        check_flag("decompress", decompress)
+        check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
+        check_flag("must_exist", must_exist)
+        if must_exist or not any(name == topic for (name, _), _ in self._table.items()):
+            self._tell_missing(topic, 0, must_exist)
+
+        def first_offset(queue_id: int, queue: Queue) -> int:
+            first = 0 if physical_offset is None else queue.first_at_or_after(physical_offset)
+            if begin_ms is None:
+                return first
+            return max(first, self._finder.offset_at(topic, queue_id, begin_ms, "lower"))
+
+        return self.queue_reader.read_all(
+            *(topic, first_offset, self._dispatched_end, tags, on_corrupt, check, self._catch_up),
             decompress=decompress,
         )
 

@@ -23,6 +23,7 @@ NO_MATCHED_LOGIC_QUEUE.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
@@ -30,9 +31,8 @@ import numpy as np
 
 from ...index.filter.wanted import MessageFilter, Wanted, message_filter
 from ...index.queue.batch_queue import BatchQueue
-from ...index.queue.memory_queue import MemoryQueue
 from ...index.queue.queue_table import Queue, QueueTable
-from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
+from ...index.queue.queue_unit import QueueUnit, Units
 from ...schedule.delay_level_table import SCHEDULE_TOPIC
 from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError, UsageError
 from ...store.get_result import GetResult, GetStatus
@@ -41,8 +41,11 @@ from ...store.queue_offsets import QueueKey
 from ...store.segments.segment_pins import SegmentPin, SegmentPins
 from ...store.stored_message import StoredMessage
 from ..columns import with_arrow
-from .entries import Fetcher, LastBatch, ReadAhead, entries, may_match_mask, message_of, missing_file
+from .entries import Fetcher, LastBatch, QueueEntries, entries, may_match_mask, message_of
+from .entry_messages import EntryMessages
+from .entry_pages import EntryPages
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits, clamp_max_size
+from .merged_queues import MergedQueues
 
 OnCorrupt = Literal["raise", "skip"]
 
@@ -135,13 +138,13 @@ class QueueReader:
         self, key: QueueKey, queue: Queue, queue_offset: int, stop: int, room: tuple[int, int]
     ) -> list[StoredMessage]:
         """The whole answer to a get without a filter, if nothing is unusual about any of its messages; else nothing."""
-        log_end, fetcher = self._readable_end(), Fetcher(self._reader, key, queue)
+        log_end, fetcher = self._readable_end(), Fetcher(self._reader, key[0], [queue])
         units = queue.units(queue_offset, stop - queue_offset)
-        offsets = np.arange(queue_offset, queue_offset + len(units), dtype=np.int64)
+        here = QueueEntries(units, np.arange(queue_offset, queue_offset + len(units), dtype=np.int64), key[1])
         count = self._fitting(units, room[1], log_end)
         messages: list[StoredMessage] = []
         while len(messages) < count:
-            found = fetcher.some(units, offsets, len(messages), count - len(messages))
+            found = fetcher.some(here, len(messages), count - len(messages))
             if not found:
                 return []
             messages += found
@@ -152,16 +155,16 @@ class QueueReader:
     ) -> tuple[list[StoredMessage], int]:
         """The whole answer to a get with a filter, and how many entries were examined, if no entry rules its message
         out and nothing is unusual about any message; else no messages, and 0."""
-        log_end, fetcher = self._readable_end(), Fetcher(self._reader, key, queue)
+        log_end, fetcher = self._readable_end(), Fetcher(self._reader, key[0], [queue])
         units = queue.units(queue_offset, stop - queue_offset)
         if not may_match_mask(queue, units, wanted).all():
             return [], 0
-        offsets = np.arange(queue_offset, queue_offset + len(units), dtype=np.int64)
+        here = QueueEntries(units, np.arange(queue_offset, queue_offset + len(units), dtype=np.int64), key[1])
         max_count, max_size = room
         messages: list[StoredMessage] = []
         size = examined = 0
         while examined < len(units):
-            found = fetcher.some(units, offsets, examined, MATCHING_COUNT)
+            found = fetcher.some(here, examined, MATCHING_COUNT)
             if not found:
                 return [], 0
             for message in found:
@@ -284,24 +287,47 @@ class QueueReader:
         """
         # Here and not at the first step: a wrong filter raises at the call.
         wanted = message_filter(tags, by_code=topic != SCHEDULE_TOPIC)
-        pages = self._held_pages((topic, queue_id), queue_offset, wanted, on_corrupt, check, catch_up)
-        return self._decompressed(pages, topic, on_corrupt) if decompress else chain.from_iterable(pages)
+        pages = partial(self._pages, (topic, queue_id), queue_offset, wanted, on_corrupt, check, catch_up)
+        return self._messages(pages, topic, on_corrupt, check, decompress=decompress)
 
-    def _held_pages(
+    def read_all(
         self,
-        key: QueueKey,
-        queue_offset: int | None,
-        wanted: MessageFilter | None,
+        topic: str,
+        first_offset: Callable[[int, Queue], int],
+        dispatched_end: Callable[[], int],
+        tags: Wanted,
         on_corrupt: OnCorrupt,
         check: Callable[[], None],
-        catch_up: Callable[[], None] | None,
+        catch_up: Callable[[], None] | None = None,
+        *,
+        decompress: bool = False,
+    ) -> Iterator[StoredMessage]:
+        """As `read`, of all queues of a topic in the order of the log. `first_offset` returns the queue offset to begin
+        at, of a queue id and its queue; `dispatched_end` the physical offset below which every record is in its
+        queue."""
+        wanted = message_filter(tags, by_code=topic != SCHEDULE_TOPIC)
+        pages = partial(self._merged_pages, topic, first_offset, dispatched_end, wanted, on_corrupt, check, catch_up)
+        return self._messages(pages, topic, on_corrupt, check, decompress=decompress)
+
+    def _messages(
+        self,
+        pages: Callable[[SegmentPin], Iterator[list[StoredMessage]]],
+        topic: str,
+        on_corrupt: OnCorrupt,
+        check: Callable[[], None],
+        *,
+        decompress: bool,
+    ) -> Iterator[StoredMessage]:
+        held = self._held(pages, check)
+        return self._decompressed(held, topic, on_corrupt) if decompress else chain.from_iterable(held)
+
+    def _held(
+        self, pages: Callable[[SegmentPin], Iterator[list[StoredMessage]]], check: Callable[[], None]
     ) -> Iterator[list[StoredMessage]]:
-        queue = self._table.get(key)
-        if queue is None:
-            return
+        """Pages of messages. The pin that `pages` is given holds the log until they end."""
         pin = SegmentPin(self._pins, self._reader.min_offset, self)
         try:
-            for found in self._pages(key, queue, queue_offset, wanted, on_corrupt, check, catch_up, pin):
+            for found in pages(pin):
                 self._open_pages[id(pin)] = found
                 check()  # the store may have been closed before this page was among those that a close empties
                 yield found
@@ -327,7 +353,6 @@ class QueueReader:
     def _pages(
         self,
         key: QueueKey,
-        queue: Queue,
         queue_offset: int | None,
         wanted: MessageFilter | None,
         on_corrupt: OnCorrupt,
@@ -335,68 +360,75 @@ class QueueReader:
         catch_up: Callable[[], None] | None,
         pin: SegmentPin,
     ) -> Iterator[list[StoredMessage]]:
-        index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
-        fetcher, last, page = Fetcher(self._reader, key, queue), LastBatch(), FIRST_PAGE_ENTRIES
-        ahead = ReadAhead(self._reader)
-        while True:
-            if index >= queue.end:
+        queue = self._table.get(key)
+        if queue is None:
+            return
+        pages, page = self._entries_of(key, queue, queue_offset, on_corrupt), FIRST_PAGE_ENTRIES
+        messages = self._messages_of(key[0], [queue], wanted, on_corrupt)
+        while not messages.is_over:
+            if pages.is_at_end:
                 check()  # a close empties the last page, too
                 if catch_up is not None:
                     catch_up()
-                    now = self._table.get(key)
-                    if isinstance(now, MemoryQueue) and now.is_over(queue):  # the disk has failed since
-                        queue, fetcher = now, Fetcher(self._reader, key, now)
-            if index >= queue.end:
-                return
-            check()
-            units = queue.units(index, min(page, queue.end - index))
-            if not len(units):
-                if index >= queue.end:
-                    return  # its topic was deleted meanwhile
-                queue.skip_removed()
-                if queue.min_index > index:
-                    index = queue.min_index
-                    continue
-                if self._was_deleted(key[0]):
+                    pages.follow(self._table)
+                if pages.is_at_end:
                     return
-                if on_corrupt == "raise":
-                    raise missing_file(self._reader, key, index, queue.end)
-                behind = min(queue.next_file_index(index), queue.end)
-                self.corrupt_skipped += behind - index
-                index = behind
+            check()
+            found = pages.next(page)
+            if found is None and pages.is_at_end:
                 continue
-            if on_corrupt == "skip" and isinstance(queue, BatchQueue) and not valid_mask(units).any():
-                behind = queue.next_listed(index)  # damage can cover more entries than can be counted one by one
-                self.corrupt_skipped += behind - index
-                index = behind
-                continue
+            if found is None:
+                return  # its topic was deleted meanwhile
+            units, queue_offsets = found
             pin.move(int(units["physical_offset"][0]))
-            queue_offsets = np.arange(index, index + len(units), dtype=np.int64)
-            index += len(units)
-            is_going_on, page = page > FIRST_PAGE_ENTRIES, min(4 * page, PAGE_ENTRIES)
+            reads_ahead, page = page > FIRST_PAGE_ENTRIES, min(4 * page, PAGE_ENTRIES)
             if wanted is not None:
-                mask = may_match_mask(queue, units, wanted)
+                mask = may_match_mask(pages.queue, units, wanted)
                 units, queue_offsets = units[mask], queue_offsets[mask]
-            at = 0
-            while at < len(units):
-                check()
-                found = fetcher.some(units, queue_offsets, at)
-                if found and is_going_on:
-                    ahead.look(units[at : at + len(found)])
-                at += len(found) or 1
-                if not found:
-                    unit = QueueUnit(*units[at - 1].item())
-                    try:
-                        one = message_of(self._reader, key, int(queue_offsets[at - 1]), unit, last)
-                    except (CorruptRecordError, CorruptQueueError):
-                        if self._was_deleted(key[0]):
-                            return  # perhaps it was created again: these are entries of the new one, or none yet
-                        if on_corrupt == "raise":
-                            raise
-                        self.corrupt_skipped += 1
-                        continue
-                    found = [] if one is None else [one]
-                yield found if wanted is None else [message for message in found if wanted.matches(message)]
+            yield from messages.pages(QueueEntries(units, queue_offsets, key[1]), check, reads_ahead=reads_ahead)
+
+    def _merged_pages(
+        self,
+        topic: str,
+        first_offset: Callable[[int, Queue], int],
+        dispatched_end: Callable[[], int],
+        wanted: MessageFilter | None,
+        on_corrupt: OnCorrupt,
+        check: Callable[[], None],
+        catch_up: Callable[[], None] | None,
+        pin: SegmentPin,
+    ) -> Iterator[list[StoredMessage]]:
+        def entries_of(key: QueueKey, queue: Queue) -> EntryPages:
+            return self._entries_of(key, queue, first_offset(key[1], queue), on_corrupt)
+
+        merged, reached = MergedQueues(self._table, topic, entries_of, self._readable_end), -1
+        while True:
+            check()
+            if catch_up is not None:
+                catch_up()
+            end = dispatched_end()
+            if end == reached or not merged.look():
+                return
+            messages = self._messages_of(topic, merged.queues, wanted, on_corrupt)
+            for place, page in merged.round(end, wanted):
+                pin.move(place)
+                yield from messages.pages(page, check, reads_ahead=True)
+                if messages.is_over:
+                    return
+            reached = end
+
+    def _entries_of(self, key: QueueKey, queue: Queue, queue_offset: int | None, on_corrupt: OnCorrupt) -> EntryPages:
+        skip = self._skip if on_corrupt == "skip" else None
+        return EntryPages(self._reader, key, queue, queue_offset, was_deleted=self._was_deleted, skip=skip)
+
+    def _messages_of(
+        self, topic: str, queues: list[Queue], wanted: MessageFilter | None, on_corrupt: OnCorrupt
+    ) -> EntryMessages:
+        skip = self._skip if on_corrupt == "skip" else None
+        return EntryMessages(self._reader, topic, queues, wanted, was_deleted=self._was_deleted, skip=skip)
+
+    def _skip(self, count: int) -> None:
+        self.corrupt_skipped += count
 
     def body_view(self, message: StoredMessage) -> memoryview:
         """See `Reader.body_view`."""

@@ -212,10 +212,15 @@ class LogReader:
         return values
 
     def messages(
-        self, units: bytes, queue_offsets: NDArray[np.int64], queue_id: int, topic_raw: bytes, max_size: int
+        self,
+        units: bytes,
+        queue_offsets: NDArray[np.int64],
+        queue_ids: int | NDArray[np.int32],
+        topic_raw: bytes,
+        max_size: int,
     ) -> list[StoredMessage]:
-        """The messages of leading entries of a queue, up to the first that is unusual in any way, or in another
-        segment: `message` decides about that one. See `native.messages`.
+        """The messages of leading entries of queues of a topic, up to the first that is unusual in any way, or in
+        another segment: `message` decides about that one. See `native.messages`.
         """
         self._check_open()
         segment = self.segment_at(int.from_bytes(units[:8], "big", signed=True))
@@ -226,7 +231,7 @@ class LogReader:
         except FileNotFoundError:
             return []
         return native.messages(
-            *(mapping, units, queue_offsets, topic_raw, segment.base, queue_id, max_size), StoredMessage
+            *(mapping, units, queue_offsets, topic_raw, queue_ids, segment.base, max_size), StoredMessage
         )
 
     def plain_message(self, physical_offset: int, topic_raw: bytes, end: int) -> StoredMessage | None:
@@ -242,8 +247,8 @@ class LogReader:
         room = end - physical_offset
         size, queue_id, queue_offset = PLACE.unpack_from(mapping, position)
         found = native.messages(
-            *(mapping, UNIT.pack(physical_offset, size, 0), OFFSET.pack(queue_offset), topic_raw, segment.base),
-            *(queue_id, room if room < MAX_RECORD_SIZE else MAX_RECORD_SIZE, StoredMessage),
+            *(mapping, UNIT.pack(physical_offset, size, 0), OFFSET.pack(queue_offset), topic_raw, queue_id),
+            *(segment.base, room if room < MAX_RECORD_SIZE else MAX_RECORD_SIZE, StoredMessage),
         )
         return found[0] if found else None
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     MakeGroupCommit = Callable[[int], GroupCommitProtocol]
     MakeFastPath = Callable[..., FastPathProtocol[Any, Any]]
     WalkPlaces = Callable[[Buffer, Buffer, Buffer, int | Buffer, bool, Buffer], tuple[int, int]]
-    Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
+    Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int | Buffer, int, int, type[Any]], list[Any]]
     EntryRows = Callable[[Buffer, Buffer, Buffer, Buffer, Buffer, Buffer | None, int, int, int], tuple[int, int]]
     DecodeProperties = Callable[[Buffer], dict[str, str]]
     Gather = Callable[[Buffer, Buffer, Buffer, Buffer], int]
@@ -185,10 +185,11 @@ properties likewise. ValueError as `encode_record`, and if a column shares memor
 """
 
 messages: Messages
-"""(buffer, units, queue_offsets, topic, physical_base, queue_id, max_size, message_type) -> messages
+"""(buffer, units, queue_offsets, topic, queue_ids, physical_base, max_size, message_type) -> messages
 
-The messages of leading entries of a queue: `units` are entries of 20 bytes as they lie in a consume queue,
-`queue_offsets` an int64 column of the host's byte order as long. `buffer` is the log from `physical_base` on. The list
+The messages of leading entries of queues of one topic: `units` are entries of 20 bytes as they lie in a consume queue,
+`queue_offsets` an int64 column of the host's byte order as long, `queue_ids` an int32 column as long, or the id of the
+one queue of all. `buffer` is the log from `physical_base` on. The list
 ends before the first entry that is odd in any way: whose record lies elsewhere, is none of that size and place, has a
 body that is not what its CRC says, is an inner batch, or has another topic (its bytes), queue id or queue offset than
 the entry is for; and before the records exceed `max_size` bytes. ValueError for columns of other sizes.

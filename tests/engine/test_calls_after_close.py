@@ -55,6 +55,7 @@ READS: dict[str, Call] = {
     "queue_bounds": lambda o: o.on.queue_bounds("t", 0),
     "queues": lambda o: o.on.queues(),
     "read": lambda o: o.on.read("t"),
+    "read_all": lambda o: o.on.read_all("t"),
     "read_batch": lambda o: o.on.read_batch("t"),
     "statistics": lambda o: o.on.statistics(),
     "topic": lambda o: o.on.topic("t"),

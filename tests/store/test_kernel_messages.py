@@ -52,7 +52,7 @@ class Log:
 
     def messages(self, module: Any = native, **changes: Any) -> list[StoredMessage]:
         arguments: dict[str, Any] = {"buffer": self.data, "units": self.units, "queue_offsets": self.queue_offsets}
-        arguments |= {"topic": TOPIC, "base": BASE, "queue_id": QUEUE_ID, "max_size": LIMIT, "kind": StoredMessage}
+        arguments |= {"topic": TOPIC, "queue_ids": QUEUE_ID, "base": BASE, "max_size": LIMIT, "kind": StoredMessage}
         found: list[StoredMessage] = module.messages(*(arguments | changes).values())
         return found
 
@@ -130,7 +130,7 @@ def test_the_first_odd_entry_ends_them() -> None:
     log = Log(random.Random(SEED), 60)
     whole = log.expected()
     sizes = [message.size for message in whole]
-    assert log.messages(queue_id=8) == log.messages(topic=b"topiC") == log.messages(topic=b"topi") == []
+    assert log.messages(queue_ids=8) == log.messages(topic=b"topiC") == log.messages(topic=b"topi") == []
     assert log.messages(topic=b"") == log.messages(base=BASE + 1) == log.messages(base=BASE - 1) == []
     assert log.messages(max_size=sizes[0] - 1) == log.messages(max_size=0) == log.messages(max_size=-(1 << 63)) == []
     assert log.messages(max_size=sum(sizes[:33]) + sizes[33] - 1) == whole[:33]
@@ -205,17 +205,29 @@ def test_rows_refuse_wrong_arguments() -> None:
 
 
 @both
+def test_entries_of_many_queues_are_read_each_for_its_own() -> None:
+    log = Log(random.Random(SEED), 3)
+    ids = np.full(3, QUEUE_ID, np.int32)
+    assert log.messages(queue_ids=ids) == log.expected()
+    ids[1] += 1
+    assert log.messages(queue_ids=ids) == log.expected()[:1], "up to the entry of another queue than its record's"
+
+
+@both
 def test_messages_refuse_wrong_arguments() -> None:
     log = Log(random.Random(SEED), 3)
     for changes in ({"units": log.units[:-1]}, {"queue_offsets": log.queue_offsets[1:]}, {"units": b""}):
         with pytest.raises(ValueError, match="entries"):
             log.messages(**changes)
-    for name, value in (("base", 1 << 63), ("queue_id", 1 << 31), ("max_size", -(1 << 63) - 1)):
+    for name, value in (("base", 1 << 63), ("queue_ids", 1 << 31), ("max_size", -(1 << 63) - 1)):
         with pytest.raises(OverflowError):
             log.messages(**{name: value})
     for name, wrong in (("base", 1.5), ("kind", 5), ("buffer", None), ("topic", "topic"), ("units", [1])):
         with pytest.raises(TypeError):
             log.messages(**{name: wrong})
+    for ids in (b"", np.full(2, QUEUE_ID, np.int32), np.full(3, QUEUE_ID, np.int64)):
+        with pytest.raises(ValueError, match="queue_ids"):
+            log.messages(queue_ids=ids)
     with pytest.raises(BufferError):
         log.messages(queue_offsets=np.arange(6, dtype=np.int64)[::2])
     with pytest.raises(TypeError):

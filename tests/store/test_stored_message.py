@@ -63,7 +63,7 @@ def read_one(messages: ModuleType, request: pytest.FixtureRequest) -> Read:
 
     def of_entries() -> StoredMessage:
         found: list[StoredMessage] = native.messages(
-            *(record, unit, queue_offsets, TOPIC, 0, 3, 1000), messages.StoredMessage
+            *(record, unit, queue_offsets, TOPIC, 3, 0, 1000), messages.StoredMessage
         )
         return found[0]
 

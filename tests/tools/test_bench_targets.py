@@ -81,12 +81,12 @@ def test_rocketmq_takes_part_in_both_of_its_modes() -> None:
 def test_reads_have_their_rivals() -> None:
     found = [figure for contest in plans(groups=("read", "cold", "verify", "recovery")) for figure in contest.figures]
     assert [figure.own.task for figure in found if figure.own.task != READ_BATCH] == [
-        *("read", "read, all fields", "read, cold", "seals", "verify", "recover"),
+        *("read", "read_all", "read, all fields", "read, cold", "seals", "verify", "recover"),
     ]
     for figure in found:
         rivals = {case.who for case in figure.rivals}
         assert rivals and figure.needs_rocketmq == (rivals == {MAPPED})
-        assert figure.needs_rocketmq or rivals <= {PLAIN, PLAIN_COLD}
+        assert figure.needs_rocketmq or rivals <= {PLAIN, PLAIN_COLD, OWN}
         assert figure.own.kernel == "c" and {case.count for case in figure.rivals} == {figure.own.count}
 
 

@@ -13,7 +13,18 @@ from ...store.errors import UsageError
 from .case import FRESH_PAGES, MAPPED, MEMCPY, NOTHING, OWN, PLAIN, PLAIN_COLD, PURE, RAW_LOOP, Case, Prepare
 from .messages import BATCH
 from .reads.files import PLAIN_READ, SEALS, VERIFY, checking_seals, reading_plainly, verifying
-from .reads.reads import QUERY, READ, READ_BATCH, READ_COLD, READ_FIELDS, asking, reading, reading_batches, reading_cold
+from .reads.reads import (
+    QUERY,
+    READ,
+    READ_ALL,
+    READ_BATCH,
+    READ_COLD,
+    READ_FIELDS,
+    asking,
+    reading,
+    reading_batches,
+    reading_cold,
+)
 from .reads.recover import RECOVER, recovering
 from .rocketmq import RIVALS, Rocketmq, check_store_jars
 from .writers import check_peer, own_writers, peers_at_hand, put_case
@@ -31,6 +42,7 @@ ROCKETMQ = "rocketmq"
 SUBJECTS: dict[str, dict[str, tuple[Prepare, str]]] = {
     READ: {
         READ: (reading, MEMCPY),
+        READ_ALL: (reading, MEMCPY),
         READ_FIELDS: (reading, MEMCPY),
         **({READ_BATCH: (reading_batches, MEMCPY)} if find_spec("pyarrow") else {}),
         READ_COLD: (reading_cold, PLAIN_COLD),

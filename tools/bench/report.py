@@ -32,7 +32,7 @@ from .case import (
 )
 from .machine.machine import Machine
 from .reads.files import SEALS, VERIFY
-from .reads.reads import QUERY, READ, READ_BATCH, READ_COLD, READ_FIELDS
+from .reads.reads import QUERY, READ, READ_ALL, READ_BATCH, READ_COLD, READ_FIELDS
 from .reads.recover import RECOVER
 from .scan.queries import NOT_PUSHED, PARQUET
 
@@ -48,6 +48,7 @@ NOTES = {
     PLAIN: "the log's files by read calls of 1 MiB, from the page cache",
     PLAIN_COLD: "the log's files by read calls of 1 MiB, nothing of them in the page cache",
     READ: "every message as an object, its CRC checked, from the page cache; RocketMQ checks no CRC of a body here",
+    READ_ALL: "the same messages as one stream, in the order of the log",
     READ_BATCH: "bodies and queue offsets of every message as Arrow columns, the rest checked as by read",
     READ_FIELDS: "the same as read, and every field of it looked at: properties, hosts, times, flags",
     READ_COLD: "a view opened and every message read as by read, nothing of the store in the page cache",

@@ -10,9 +10,11 @@
 #include "residence.h"
 #include "walk.h"
 
-/* The queue of the entries, and the type of the messages. */
+/* The queues of the entries, and the type of the messages. */
 struct wanted {
-    int32_t queue_id;
+    const uint8_t *queue_ids; /* int32 in host byte order, one for each entry; one for all of them if `is_one_queue` */
+    int is_one_queue;
+    const uint8_t *queue_offsets; /* int64 in host byte order */
     struct bytes topic;
     PyTypeObject *type;
     allocfunc allocate;
@@ -45,13 +47,14 @@ static PyObject *copy_rest(const uint8_t *log, const struct frame_row *row) {
     return rest;
 }
 
-/* Whether this is the message of entry `queue_offset`, by the fields of the copy, which cannot change. */
-static int is_wanted(PyObject *rest, const struct frame_row *row, const struct wanted *wanted, int64_t queue_offset,
+/* Whether this is the message of entry i, by the fields of the copy, which cannot change. */
+static int is_wanted(PyObject *rest, const struct frame_row *row, const struct wanted *wanted, size_t i,
                      struct fields *fields) {
     const struct bytes bytes = {(const uint8_t *)PyBytes_AsString(rest), (size_t)PyBytes_Size(rest)};
     if (!fields_of(bytes, fields) || (uint32_t)fields->body_size != little32(row->body_size)) return 0;
     return (uint64_t)fields->physical_offset == little64(row->physical_offset) &&
-           fields->queue_offset == queue_offset && fields->queue_id == wanted->queue_id &&
+           fields->queue_offset == column64_once(wanted->queue_offsets, i) &&
+           fields->queue_id == column32_once(wanted->queue_ids, wanted->is_one_queue ? 0 : i) &&
            !(fields->sys_flag & INNER_BATCH) && fields->topic.size == wanted->topic.size &&
            (fields->topic.size == 0 || memcmp(fields->topic.data, wanted->topic.data, fields->topic.size) == 0);
 }
@@ -92,13 +95,13 @@ static PyObject *copy_body(const uint8_t *log, const struct frame_row *row, int3
 
 /* Adds the message at a place to the list. 1: added; 0: another or a damaged record is there; -1: an error is set. */
 static int add_message(PyObject *list, const uint8_t *log, struct bytes place, int64_t physical_base,
-                       struct wanted *wanted, int64_t queue_offset) {
+                       struct wanted *wanted, size_t i) {
     struct frame_row row;
     if (look_at(log, place, physical_base, 0, &row) != END) return 0;
     PyObject *rest = copy_rest(log, &row);
     if (rest == NULL) return -1;
     struct fields fields;
-    PyObject *body = is_wanted(rest, &row, wanted, queue_offset, &fields) ? copy_body(log, &row, fields.body_crc) : NULL;
+    PyObject *body = is_wanted(rest, &row, wanted, i, &fields) ? copy_body(log, &row, fields.body_crc) : NULL;
     if (body == NULL) {
         Py_DECREF(rest);
         return PyErr_Occurred() != NULL ? -1 : 0;
@@ -130,8 +133,7 @@ static PyObject *read_entries(const struct input *inputs, size_t count, int64_t 
         struct bytes place;
         ask_for_place(&places, i + PLACES_AHEAD, there);
         if (!range_at(&places, i, &place)) break;
-        const int added = add_message(list, places.data.data, place, physical_base, wanted,
-                                      column64_once(inputs[2].bytes.data, i));
+        const int added = add_message(list, places.data.data, place, physical_base, wanted, i);
         if (added < 0) Py_CLEAR(list);
         if (added == 0) break;
     }
@@ -170,13 +172,15 @@ static int is_of_fields(PyObject *module, PyTypeObject *type) {
 }
 
 PyObject *py_messages(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    enum { BUFFER, UNITS, QUEUE_OFFSETS, TOPIC, PHYSICAL_BASE, QUEUE_ID, MAX_SIZE, TYPE, ARGUMENTS };
-    enum { BUFFERS = PHYSICAL_BASE };
+    enum { BUFFER, UNITS, QUEUE_OFFSETS, TOPIC, QUEUE_IDS, PHYSICAL_BASE, MAX_SIZE, TYPE, ARGUMENTS };
     int64_t physical_base, max_size;
+    int32_t queue_id;
     struct wanted wanted;
-    if (check_count("messages", count, ARGUMENTS) < 0 ||
+    if (check_count("messages", count, ARGUMENTS) < 0) return NULL;
+    wanted.is_one_queue = PyLong_Check(args[QUEUE_IDS]);
+    const int buffers = wanted.is_one_queue ? QUEUE_IDS : PHYSICAL_BASE;
+    if ((wanted.is_one_queue && to_int32(args[QUEUE_IDS], "queue_ids", &queue_id) < 0) ||
         to_int64(args[PHYSICAL_BASE], "physical_base", &physical_base) < 0 ||
-        to_int32(args[QUEUE_ID], "queue_id", &wanted.queue_id) < 0 ||
         to_int64(args[MAX_SIZE], "max_size", &max_size) < 0) {
         return NULL;
     }
@@ -188,8 +192,8 @@ PyObject *py_messages(PyObject *module, PyObject *const *args, Py_ssize_t count)
     wanted.allocate = (allocfunc)PyType_GetSlot(wanted.type, Py_tp_alloc);
     wanted.has_fields = is_of_fields(module, wanted.type);
     if (wanted.has_fields < 0) return NULL;
-    struct input inputs[BUFFERS];
-    for (int i = 0; i < BUFFERS; i++) {
+    struct input inputs[PHYSICAL_BASE];
+    for (int i = 0; i < buffers; i++) {
         if (to_bytes(args[i], &inputs[i]) < 0) {
             release(inputs, i);
             return NULL;
@@ -198,12 +202,16 @@ PyObject *py_messages(PyObject *module, PyObject *const *args, Py_ssize_t count)
     PyObject *result = NULL;
     const size_t entries = inputs[UNITS].bytes.size / UNIT_SIZE;
     wanted.topic = inputs[TOPIC].bytes;
+    wanted.queue_offsets = inputs[QUEUE_OFFSETS].bytes.data;
+    wanted.queue_ids = wanted.is_one_queue ? (const uint8_t *)&queue_id : inputs[QUEUE_IDS].bytes.data;
     if (inputs[UNITS].bytes.size % UNIT_SIZE != 0 || inputs[QUEUE_OFFSETS].bytes.size != 8 * entries) {
         PyErr_SetString(PyExc_ValueError, "units must be whole entries, and queue_offsets an int64 column as long");
+    } else if (!wanted.is_one_queue && inputs[QUEUE_IDS].bytes.size != 4 * entries) {
+        PyErr_SetString(PyExc_ValueError, "queue_ids must be an int32, or an int32 column as long as units");
     } else {
         result = read_wanted(inputs, entries, physical_base, max_size, &wanted);
     }
-    release(inputs, BUFFERS);
+    release(inputs, buffers);
     return result;
 }
 

@@ -40,15 +40,19 @@ def _found(
     units: memoryview,
     queue_offsets: memoryview,
     topic: bytes,
+    queue_ids: int | memoryview,
     physical_base: int,
-    queue_id: int,
     max_size: int,
 ) -> Iterator[tuple[Row, bytes]]:
     """The rows and the records of the leading entries, up to the first that is odd; a row's positions are in `data`."""
     offsets = column(queue_offsets, 64)
     if len(units) % UNIT.size or offsets is None or len(offsets) != len(units) // UNIT.size:
         raise ValueError("units must be whole entries, and queue_offsets an int64 column as long")
-    for (physical_offset, size, _), queue_offset in zip(UNIT.iter_unpack(bytes(units)), offsets, strict=True):
+    ids = [queue_ids] * len(offsets) if isinstance(queue_ids, int) else column(queue_ids, 32)
+    if ids is None or len(ids) != len(offsets):
+        raise ValueError("queue_ids must be an int32, or an int32 column as long as units")
+    entries = zip(UNIT.iter_unpack(bytes(units)), offsets, ids, strict=True)
+    for (physical_offset, size, _), queue_offset, queue_id in entries:
         position = physical_offset - physical_base
         max_size -= size
         if size <= 0 or max_size < 0 or not is_inside(data, position, size):
@@ -67,21 +71,21 @@ def messages(
     units: Buffer,
     queue_offsets: Buffer,
     topic: Buffer,
+    queue_ids: int | Buffer,
     physical_base: int,
-    queue_id: int,
     max_size: int,
     message_type: type[_Message],
     /,
 ) -> list[_Message]:
     """The messages of the leading entries. See `native.messages`."""
     physical_base = integer(physical_base, "physical_base", 64)
-    queue_id = integer(queue_id, "queue_id", 32)
+    wanted = integer(queue_ids, "queue_ids", 32) if isinstance(queue_ids, int) else readable(queue_ids)
     max_size = integer(max_size, "max_size", 64)
     if not isinstance(message_type, type):
         raise TypeError("message_type is no type")
     data, unit_view, offset_view, topic_view = (readable(each) for each in (buffer, units, queue_offsets, topic))
     made: list[_Message] = []
-    for row, record in _found(data, unit_view, offset_view, bytes(topic_view), physical_base, queue_id, max_size):
+    for row, record in _found(data, unit_view, offset_view, bytes(topic_view), wanted, physical_base, max_size):
         body_at, body_end = row[6], row[6] + row[16]
         message = object.__new__(message_type)
         set_field(message, "_rest", record[:body_at] + record[body_end:])
@@ -111,7 +115,7 @@ def entry_rows(
     room = None if bodies is None else writable(bodies, "bodies")
     capacity = row_count(table)
     check_no_overlap((data, unit_view, offset_view, topic_view), [table] if room is None else [table, room])
-    found = _found(data, unit_view, offset_view, bytes(topic_view), physical_base, queue_id, max_size)
+    found = _found(data, unit_view, offset_view, bytes(topic_view), queue_id, physical_base, max_size)
     filled = copied = 0
     for row, record in found:
         body_size = row[16]

@@ -1,6 +1,7 @@
 """Reads every message of a store, and queries each by its key.
 
 read               every message of every queue, body copied and checked, from the page cache
+read_all           the same messages as one stream, in the order of the log
 read, all fields   the same with every field of each message looked at: properties, hosts, times, flags
 read_batch         the same as Arrow batches of bodies and queue offsets; needs pyarrow
 read, cold         open a view and read every message from the device; the queues abreast, as a consumer of all of
@@ -25,7 +26,8 @@ from ..case import Case, Work
 from ..machine.page_cache import forget
 from ..messages import BATCH, KEPT, QUEUES, SEED, TOPIC, fill, make_rows
 
-READ, READ_FIELDS, READ_BATCH, READ_COLD, QUERY = "read", "read, all fields", "read_batch", "read, cold", "query"
+READ, READ_ALL, READ_FIELDS, READ_BATCH = "read", "read_all", "read, all fields", "read_batch"
+READ_COLD, QUERY = "read, cold", "query"
 
 
 def kept_store(case: Case, folder: Path) -> Path:
@@ -44,6 +46,12 @@ def reading(case: Case, folder: Path) -> Iterator[Work]:
                     found += len(message.body)
             _check(found, case)
 
+        def work_on_all(stamps: bool) -> None:
+            found = 0
+            for message in view.read_all(TOPIC):
+                found += len(message.body)
+            _check(found, case)
+
         def work_on_fields(stamps: bool) -> None:
             found = 0
             for queue_id in range(QUEUES):
@@ -53,7 +61,7 @@ def reading(case: Case, folder: Path) -> Iterator[Work]:
                     found += len(m.body)
             _check(found, case)
 
-        yield work if case.task == READ else work_on_fields
+        yield {READ: work, READ_ALL: work_on_all, READ_FIELDS: work_on_fields}[case.task]
 
 
 @contextmanager
