@@ -14,7 +14,7 @@ from .calls.brokers import ServedBroker
 from .calls.clients import ConnectedClient
 from .calls.service import Service
 from .http2.grpc_connection import GrpcConnection
-from .http2.limits import HeldBytes
+from .http2.limits import HeldByAddress
 from .http2.listener import Listener
 
 log = logging.getLogger("flightlog.serve")
@@ -55,7 +55,7 @@ class Server:
     async def start(self, host: str = "127.0.0.1", port: int = 8081, *, tls: ssl.SSLContext | None = None) -> int:
         """Take clients from now on; returns the port, which the system chose if it was 0. Raises OSError."""
         service = Service(self._brokers, advertised=self._advertised, auto_create=self._auto_create, acl=self._acl)
-        held = HeldBytes()
+        held = HeldByAddress()
         listener = Listener(lambda on_lost: GrpcConnection(service.handle, on_lost, held))
         self._service, self._listener = service, listener
         await listener.start(host, port, tls)

@@ -8,6 +8,8 @@ from ..http2.call import Call
 from .protocol import Code
 from .refusals import Refused
 
+CLIENT_ID = "x-mq-client-id"
+
 
 @dataclass(frozen=True)
 class Context:
@@ -24,7 +26,7 @@ class Context:
     def of(cls, call: Call) -> Context:
         """Raises Refused for a client without an id."""
         headers = call.headers
-        client_id = headers.get("x-mq-client-id", "")
+        client_id = headers.get(CLIENT_ID, "")
         if not client_id.strip():
             raise Refused(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
         version, authority = headers.get("x-mq-client-version", ""), headers.get(":authority", "")

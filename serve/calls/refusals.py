@@ -22,6 +22,7 @@ from ...store.errors import (
     TopicPermissionError,
 )
 from ...store.timer_errors import InvalidTimerError, TimersCongestedError
+from ..access.at_work import TooMuchAtWorkError
 from .protocol import Code, status
 
 log = logging.getLogger("flightlog.serve")
@@ -84,5 +85,7 @@ def refusal(error: Exception) -> Any:
     refused = refused_by(error) if isinstance(error, FlightlogError) else error
     if isinstance(refused, Refused):
         return status(refused.code, refused.text)
+    if isinstance(refused, TooMuchAtWorkError):
+        return status(Code.TOO_MANY_REQUESTS, str(refused))
     log.error("a request failed", exc_info=error, extra={"cause": repr(error)})
     return status(Code.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")

@@ -9,13 +9,14 @@ from typing import Any
 
 from ..access.accounts import AccessDenied
 from ..access.acl_file import AclFile
+from ..access.at_work import AtWork, Most, TooMuchAtWorkError
 from ..access.grpc_access import credentials_of, needed_for
 from ..brokers.broker import Broker
 from ..brokers.off_loop import OffLoop
-from ..http2.call import INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
+from ..http2.call import EXHAUSTED, INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallError
 from .brokers import ServedBroker, ServedBrokers
 from .clients import Clients
-from .context import Context
+from .context import CLIENT_ID, Context
 from .long_polls import LongPolls
 from .protocol import REQUESTS, RESPONSES, SERVICE_NAME, Code, status
 from .receiving import Receiving
@@ -26,8 +27,18 @@ from .sending import Sending
 log = logging.getLogger("flightlog.serve")
 access_log = logging.getLogger("flightlog.serve.access")
 
+OF_CLIENT, OF_ADDRESS = Most(4_000, 128 << 20), Most(20_000, 512 << 20)
+"""Calls at work of one client id, and of one address: a client may wait for a thousand queues, and a machine
+may have many clients."""
+STREAMS_OF_CLIENT, STREAMS_OF_ADDRESS = Most(16, 0), Most(20_000, 0)
+"""The same for streams of telemetry. A client has one of each server that it knows."""
+
 Answer = Callable[[Context, Any, Any], Awaitable[None]]
 """Context, request, and the response to fill."""
+
+
+def _client_id(call: Call) -> str:
+    return call.headers.get(CLIENT_ID, "")
 
 
 class Service:
@@ -38,6 +49,7 @@ class Service:
     ) -> None:
         """`acl`: who may do what; None: everybody everything."""
         self._acl = acl
+        self._at_work, self._streams = AtWork(OF_CLIENT, OF_ADDRESS), AtWork(STREAMS_OF_CLIENT, STREAMS_OF_ADDRESS)
         self.running = 0
         """Calls at work, the streams of telemetry excepted."""
         self.off_loop = OffLoop()
@@ -72,19 +84,23 @@ class Service:
         if service != SERVICE_NAME or name not in REQUESTS:
             raise CallError(UNIMPLEMENTED, f"no such call: {call.path}")
         if name == "Telemetry":
-            await self.clients.telemetry(call)
+            try:
+                with self._streams.one((_client_id(call), call.peer), call.peer, 0):
+                    await self.clients.telemetry(call)
+            except TooMuchAtWorkError as e:
+                raise CallError(EXHAUSTED, str(e)) from e
             return
         began_s = time.monotonic()
         self.running += 1
         try:
             if name == "ReceiveMessage":
-                request = await self._request(call, name)
+                request, size = await self._request(call, name)
                 try:
                     self._authorize(call, name, request)
-                except Refused as e:
+                    with self._at_work.one(_client_id(call), call.peer, size):
+                        await self._receiving.receive_message(call, request)
+                except (Refused, TooMuchAtWorkError) as e:
                     call.send(RESPONSES[name](status=refusal(e)).SerializeToString())
-                else:
-                    await self._receiving.receive_message(call, request)
             elif name in self._answers:
                 await self._answer(call, name, self._answers[name])
             else:
@@ -103,20 +119,22 @@ class Service:
             access_log.debug("%s of %s:%d was refused: %s", name, call.peer, call.peer_port, e)
             raise Refused(Code.UNAUTHORIZED, str(e)) from e
 
-    async def _request(self, call: Call, name: str) -> Any:
+    async def _request(self, call: Call, name: str) -> tuple[Any, int]:
+        """The request, and its bytes."""
         data = await call.receive()
         if data is None:
             raise CallError(INVALID_ARGUMENT, "the call has no request")
         try:
-            return REQUESTS[name].FromString(data)
+            return REQUESTS[name].FromString(data), len(data)
         except Exception as e:  # protobuf's DecodeError, of whichever of its implementations is here
             raise CallError(INVALID_ARGUMENT, f"the request is no {REQUESTS[name].DESCRIPTOR.name}") from e
 
     async def _answer(self, call: Call, name: str, answer: Answer) -> None:
-        request, response = await self._request(call, name), RESPONSES[name]()
+        (request, size), response = await self._request(call, name), RESPONSES[name]()
         try:
             self._authorize(call, name, request)
-            await answer(Context.of(call), request, response)
+            with self._at_work.one(_client_id(call), call.peer, size):
+                await answer(Context.of(call), request, response)
             if not response.status.code:
                 response.status.CopyFrom(status(Code.OK))
         except Exception as e:  # clients understand codes, and no failed call

@@ -23,7 +23,16 @@ from .call import CANCELLED, EXHAUSTED, INTERNAL, OK, Call, CallError
 from .frame_reader import FrameReader
 from .frames import DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PROTOCOL_ERROR, FrameError
 from .header_blocks import ANSWER, MAX_LIST_SIZE, NO_TABLE, RequestHeaders, trailers
-from .limits import CONTROLS, CONTROLS_PER_S, MAX_HELD_OF_CONNECTION, RESETS, RESETS_PER_S, HeldBytes, Rate
+from .limits import (
+    CONTROLS,
+    CONTROLS_PER_S,
+    MAX_HELD_OF_CONNECTION,
+    RESETS,
+    RESETS_PER_S,
+    HeldByAddress,
+    HeldBytes,
+    Rate,
+)
 
 log = logging.getLogger("flightlog.serve")
 
@@ -51,10 +60,11 @@ class GrpcConnection(asyncio.Protocol):
     """Of one client. `handle` serves its calls; `on_lost` is told when it is gone."""
 
     def __init__(
-        self, handle: Handler, on_lost: Callable[[GrpcConnection], None], all_held: HeldBytes | None = None
+        self, handle: Handler, on_lost: Callable[[GrpcConnection], None], all_held: HeldByAddress | None = None
     ) -> None:
-        """`all_held` counts what waits in all connections of a server."""
-        self.held = HeldBytes(MAX_HELD_OF_CONNECTION, all_held)
+        """`all_held` counts what waits in all connections of an address, and of a server."""
+        self._all_held = all_held
+        self.held = HeldBytes(MAX_HELD_OF_CONNECTION)
         self._resets, self._controls = Rate(RESETS, RESETS_PER_S), Rate(CONTROLS, CONTROLS_PER_S)
         self._handle, self._on_lost = handle, on_lost
         self._reader, self._headers = FrameReader(), RequestHeaders()
@@ -91,6 +101,8 @@ class GrpcConnection(asyncio.Protocol):
         self._transport = transport
         address = transport.get_extra_info("peername") or ("", 0)
         self.peer = str(address[0]), int(address[1]) if len(address) > 1 else 0
+        if self._all_held is not None:
+            self.held = HeldBytes(MAX_HELD_OF_CONNECTION, self._all_held.of(self.peer[0]))
         transport.write(GREETING)
 
     def data_received(self, data: bytes) -> None:

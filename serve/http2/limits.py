@@ -10,10 +10,12 @@ import contextlib
 import logging
 import resource
 import time
+import weakref
 
 log = logging.getLogger("flightlog.serve")
 
 MAX_HELD_OF_CONNECTION = 64 << 20
+MAX_HELD_OF_ADDRESS = 256 << 20
 MAX_HELD = 512 << 20
 """Of the server: requests that have not come whole, and answers that wait to be read."""
 RESETS, RESETS_PER_S = 1000, 100.0
@@ -43,6 +45,21 @@ class HeldBytes:
 
     def clear(self) -> None:
         self.add(-self.size)
+
+
+class HeldByAddress:
+    """What waits in all connections of an address, and of a server. In one event loop."""
+
+    def __init__(self) -> None:
+        self._all = HeldBytes()
+        self._known: weakref.WeakValueDictionary[str, HeldBytes] = weakref.WeakValueDictionary()
+
+    def of(self, address: str) -> HeldBytes:
+        """It is kept as long as a connection counts by it."""
+        found = self._known.get(address)
+        if found is None:
+            found = self._known[address] = HeldBytes(MAX_HELD_OF_ADDRESS, self._all)
+        return found
 
 
 class Rate:

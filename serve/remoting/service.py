@@ -10,6 +10,7 @@ from contextlib import suppress
 from ...consume.request_modes import RequestModes
 from ..access.accounts import AccessDenied
 from ..access.acl_file import AclFile
+from ..access.at_work import AtWork, Most, TooMuchAtWorkError
 from ..brokers.broker import Broker as ServedBroker
 from ..brokers.off_loop import OffLoop
 from .access import OPEN, credentials_of, needed_for
@@ -33,9 +34,14 @@ from .answers.topics import Topics
 from .answers.transactions import RemotingTransactions
 from .wire.codes import RequestCode, ResponseCode
 from .wire.command import Command, InvalidFrameError
-from .wire.connection import Connection
+from .wire.connection import MAX_RUNNING, Connection
 
 access_log = logging.getLogger("flightlog.serve.access")
+
+OF_CONNECTION, OF_ADDRESS = Most(MAX_RUNNING, 128 << 20), Most(20_000, 512 << 20)
+"""Requests at work, and bytes of their bodies. A client has one connection."""
+BUSY = "[OVERLOAD]system busy, start flow control for a while"
+"""A broker's words, after which clients try again."""
 
 Answering = Callable[[Request], Awaitable[Answer]]
 
@@ -57,6 +63,7 @@ class Service:
         self.store, self._acl = store, acl
         self.off_loop = OffLoop()
         self._running = 0
+        self._at_work = AtWork(OF_CONNECTION, OF_ADDRESS)
         topics = Topics(store, self.off_loop, directory, advertised_host, auto_create=auto_create)
         modes = RequestModes(store.message_store)
         self.members = Members(store, self.off_loop, self._producers_changed, modes)
@@ -154,7 +161,10 @@ class Service:
         began_s = time.monotonic()
         self._running += 1
         try:
-            answer = await self._answer(Request(connection, command))
+            with self._at_work.one(connection, connection.peer[0], len(command.body)):
+                answer = await self._answer(Request(connection, command))
+        except TooMuchAtWorkError:
+            answer = Answer(code=ResponseCode.SYSTEM_BUSY, remark=BUSY)
         finally:
             self._running -= 1
         if not command.is_one_way:
