@@ -209,6 +209,24 @@ def test_another_sender_is_for_the_slow_path(host: Any) -> None:
     assert stage.state() == before
 
 
+@pytest.mark.parametrize("sys_flag", (0x1, 0x101, 0x201, 0x301, 0x701, 0x100))
+@pytest.mark.parametrize("host", (None, ("::1", 1)))
+def test_a_body_that_its_sender_compressed(sys_flag: int, host: Any) -> None:
+    stage = Stage(1000, 1000)
+    stage.register_topic("orders")
+    message = Message("orders", b"body", sys_flag=sys_flag, born_host=host)
+    result = stage.fast_path.put(message)
+    assert result is not None
+    assert bytes(stage.segment[: result.size]) == encoded(message, result)
+    (second,) = stage.fast_path.put_many((message,), 0) or []
+    assert bytes(stage.segment[result.size :][: second.size]) == encoded(message, second)
+    before = stage.state()
+    for other in (sys_flag | 0x2, sys_flag | 0x4, sys_flag | 0x10, sys_flag | 0x80, sys_flag | 0x800, -1, True, 1.0):
+        odd: Any = other
+        assert stage.fast_path.put(Message("orders", b"body", sys_flag=odd, born_host=host)) is None
+    assert stage.state() == before
+
+
 def test_a_property_that_says_what_a_put_does_anyway() -> None:
     """Java's clients write WAIT=true into every message."""
     stage = Stage(1000, 1000)
@@ -366,7 +384,7 @@ def test_no_more_than_fit() -> None:
 @pytest.mark.parametrize("odd_place", (0, 1, 1023, 1024, 5000, 9999))
 def test_none_of_many_before_all_were_looked_at(odd_place: int) -> None:
     messages = [Message("orders", bytes(100))] * 10_000
-    messages[odd_place] = Message("orders", b"x", sys_flag=1)
+    messages[odd_place] = Message("orders", b"x", sys_flag=4)
     stage = Stage(4 << 20, 4 << 20)
     stage.register_topic("orders")
     before = stage.state()

@@ -21,12 +21,12 @@ int fast_path_read_fields(const struct fast_path *fast_path, PyObject *message, 
         .topic = given->topic, .body = given->body, .tags = given->tags, .keys = given->keys,
         .properties = given->properties, .queue_id = given->queue_id, .uniq_key = given->uniq_key, .flag = given->flag,
         .reconsume_times = given->reconsume_times, .prepared_offset = given->prepared_transaction_offset,
-        .born_timestamp = given->born_timestamp_ms, .born_host = given->born_host,
+        .born_timestamp = given->born_timestamp_ms, .born_host = given->born_host, .sys_flag = given->sys_flag,
     };
     if (fields->topic == NULL || fields->body == NULL || fields->tags == NULL || fields->keys == NULL ||
         fields->properties == NULL || fields->queue_id == NULL || fields->uniq_key == NULL || fields->flag == NULL ||
         fields->reconsume_times == NULL || fields->prepared_offset == NULL || fields->born_timestamp == NULL ||
-        fields->born_host == NULL || !is_zero(fast_path, given->sys_flag) || !is_zero(fast_path, given->delay_level)) {
+        fields->born_host == NULL || fields->sys_flag == NULL || !is_zero(fast_path, given->delay_level)) {
         return 0;
     }
     return given->compress == Py_None && given->wait_store_ok == Py_True;
@@ -83,6 +83,12 @@ int fast_path_prepare_record(struct fast_path *fast_path, const struct fields *f
         !exact_integer(fields->prepared_offset, -INT64_MAX, INT64_MAX, &record->prepared_transaction_offset)) {
         return 0;
     }
+    /* A sender's compression, which the body is stored with; a column input has none. */
+    int32_t sys_flag = 0;
+    if (fields->sys_flag != NULL && !is_zero(fast_path, fields->sys_flag) &&
+        (!fast_path_exact_int32(fields->sys_flag, &sys_flag) || (sys_flag & ~COMPRESSION_BITS))) {
+        return 0;
+    }
     out->has_born_timestamp = fields->born_timestamp != Py_None;
     if (out->has_born_timestamp &&
         !exact_integer(fields->born_timestamp, -INT64_MAX, INT64_MAX, &record->born_timestamp_ms)) {
@@ -104,7 +110,7 @@ int fast_path_prepare_record(struct fast_path *fast_path, const struct fields *f
     record->topic = topic->bytes;
     record->store_host = record->born_host = fast_path->host;
     if (fields->born_host != Py_None && !encode_host(fields->born_host, out->born_host, &record->born_host)) return 0;
-    record->sys_flag = (record->born_host.size == HOST_V6_SIZE ? BORN_HOST_V6 : 0) |
+    record->sys_flag = sys_flag | (record->born_host.size == HOST_V6_SIZE ? BORN_HOST_V6 : 0) |
                        (record->store_host.size == HOST_V6_SIZE ? STORE_HOST_V6 : 0);
     record->magic = record->topic.size <= TOPIC_MAX_V1 ? MAGIC_V1 : MAGIC_V2;
     const char *refusal;

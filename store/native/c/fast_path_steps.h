@@ -11,6 +11,7 @@
 struct fields {
     PyObject *topic, *body, *tags, *keys, *properties, *queue_id, *uniq_key;
     PyObject *flag, *reconsume_times, *prepared_offset, *born_timestamp, *born_host;
+    PyObject *sys_flag; /* NULL: 0 */
 };
 
 struct prepared {

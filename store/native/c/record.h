@@ -10,6 +10,8 @@
 
 #define BORN_HOST_V6 0x10
 #define STORE_HOST_V6 0x20
+/* That the body is compressed, and how. */
+#define COMPRESSION_BITS 0x701
 #define HOST_V4_SIZE 8 /* the address, then the port as four bytes */
 #define HOST_V6_SIZE 20
 

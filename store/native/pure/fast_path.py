@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidMessageError
+from ...format.sys_flag import COMPRESSED, COMPRESSION_MASK
 from ..fast_path_protocol import INTENT
 from .encode import encoded, store
 
@@ -208,14 +209,15 @@ def _is_plain(message: Message) -> bool:
     """Whether its fields are of just the types that a Message names, and those that are seldom used have their
     defaults."""
     numbers = message.queue_id, message.flag, message.reconsume_times, message.prepared_transaction_offset
-    unusual = message.sys_flag, message.delay_level
+    only_compressed = type(message.sys_flag) is int and not message.sys_flag & ~(COMPRESSED | COMPRESSION_MASK)
     keys = (message.keys,) if type(message.keys) is str else message.keys
     return (
         type(message.topic) is str
         and type(message.body) is bytes
         and len(message.body) > 0  # whether the store takes an empty one is for the slow path
-        and all(type(number) is int for number in (*numbers, *unusual))
-        and unusual == (0, 0)
+        and all(type(number) is int for number in (*numbers, message.delay_level))
+        and message.delay_level == 0
+        and only_compressed
         and type(message.born_timestamp_ms) in (int, type(None))
         and all(type(text) in (str, type(None)) for text in (message.tags, message.uniq_key))
         and type(keys) in (tuple, list)
