@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
+
+from ...consume.store import Store
+from ...store.message import Message
+from ...store.settings import FlushMode
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS = 32
 """Under sync flush, so many calls can wait for one sync together."""
+
+
+MAX_IN_LOOP = 256 << 10
+"""Bytes of a batch that are appended between other calls: what takes longer is a thread's."""
+
+
+def is_quick(messages: Sequence[Message], stores: Iterable[Store]) -> bool:
+    """Whether a batch waits for nothing: a hop to a thread costs more than a small append."""
+    is_async = all(each.settings.flush_mode is FlushMode.ASYNC for each in stores)
+    return is_async and sum(len(each.body) for each in messages) <= MAX_IN_LOOP
 
 
 class OffLoop:

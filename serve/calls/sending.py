@@ -22,11 +22,11 @@ from ...store.format import property_names as props
 from ...store.format.sys_flag import COMPRESSED
 from ...store.message import Message
 from ...store.results import PutStatus
-from ...store.settings import FlushMode, StoreSettings
+from ...store.settings import StoreSettings
 from ..brokers.broker import Broker
-from ..brokers.off_loop import OffLoop
+from ..brokers.off_loop import OffLoop, is_quick
 from . import checks
-from .brokers import ServedBroker, ServedBrokers
+from .brokers import ServedBrokers
 from .context import Context
 from .message_out import TRACE_CONTEXT
 from .protocol import Code, definition, milliseconds, status
@@ -37,8 +37,6 @@ from .transactions import RESOLUTIONS
 RECALL_VERSION = "v1"
 IS_TRANSACTION, IS_GZIP = definition.MessageType.TRANSACTION, definition.Encoding.GZIP
 STORED = status(Code.OK)
-MAX_IN_LOOP = 256 << 10
-"""Bytes of a batch that are appended between other calls: what takes longer is a thread's."""
 
 
 class Sending:
@@ -66,7 +64,8 @@ class Sending:
             results = [await self._off_loop.run(self._begin, name, messages[0])]
         elif len(messages) > 1:
             send_many = partial(self._producer(name).send_many, messages, group=_group, one_queue=True)
-            results = send_many() if _is_quick(messages, up) else await self._off_loop.run(send_many)
+            waits = not is_quick(messages, (each.store for each in up))
+            results = await self._off_loop.run(send_many) if waits else send_many()
         else:
             sending = self._producer(name).send_async(messages[0], group=_group(messages[0]))
             results = [sending.result() if sending.done() else await asyncio.wrap_future(sending)]
@@ -180,12 +179,6 @@ class Sending:
             if await served.off_loop.run(served.transactions.end, transaction_id, resolution, topic):
                 return
         raise Refused(Code.INTERNAL_SERVER_ERROR, "cannot found transaction data")
-
-
-def _is_quick(messages: Sequence[Message], brokers: Sequence[ServedBroker]) -> bool:
-    """Whether a batch waits for nothing: a hop to a thread costs more than a small append."""
-    is_async = all(each.store.settings.flush_mode is FlushMode.ASYNC for each in brokers)
-    return is_async and sum(len(each.body) for each in messages) <= MAX_IN_LOOP
 
 
 def _group(message: Message) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ....consume.retry.send_back import dead_letter_topic, make_topic
@@ -15,7 +16,7 @@ from ....store.format.record import RETRY_TOPIC_PREFIX
 from ....store.format.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ....store.message import Message
 from ....store.results import PutResult, PutStatus
-from ...brokers.off_loop import OffLoop
+from ...brokers.off_loop import OffLoop, is_quick
 from ...metrics.traffic import Traffic
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.command import Command, InvalidFrameError
@@ -95,7 +96,8 @@ class Sending:
             queue_id = self._store.message_store.clock.now_ms() % max(topic.write_queue_count, 1)
             for message in messages:
                 message.queue_id = queue_id
-        results = await self._off_loop.run(self._store.put_many, messages)
+        put_many = partial(self._store.put_many, messages)
+        results = put_many() if is_quick(messages, (self._store,)) else await self._off_loop.run(put_many)
         for message, result in zip(messages, results, strict=True):
             self._note(message, result)
         keys = [properties.get(props.UNIQ_KEY, "") for _, _, properties in found]

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flightlog import InconsistentGroupError, Message
+from flightlog import FlushMode, InconsistentGroupError, Message, Store
+from flightlog.serve.brokers import off_loop
 from flightlog.serve.remoting.wire.codes import RequestCode, ResponseCode
 from flightlog.serve.remoting.wire.command import HeaderKind
+from flightlog.serve.remoting.wire.message_bytes import BATCH_HEAD
+from flightlog.tests.serve.conftest import SETTINGS
 from flightlog.tests.support.remoting_client import RemotingClient, heartbeat
 from flightlog.tests.support.remoting_server import RemotingStore
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from flightlog import PutResult
+    from flightlog.tests.conftest import AssertClean
+
+LOOP, POOL = "served-store", "flightlog-serve"
+"""Names of threads: of the event loop, and of those beside it."""
 GROUP = "billing"
 QUEUE = {"consumerGroup": GROUP, "topic": "orders", "queueId": 0}
 PULL = {**QUEUE, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 4, "subscription": "*", "expressionType": "TAG"}
@@ -234,3 +248,30 @@ def test_what_is_refused(
     found = client.call(code, fields, body)
     assert (found.code, text in (found.remark or "")) == (expected, True), found.remark
     assert client.call(RequestCode.GET_MAX_OFFSET, QUEUE).code == 0
+
+
+@pytest.mark.parametrize(
+    ("flush_mode", "most", "thread"), [("ASYNC", 10, LOOP), ("ASYNC", 9, POOL), ("SYNC", 10, POOL)]
+)
+def test_a_batch_that_may_wait_for_the_disk_is_a_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean, flush_mode: str, most: int, thread: str
+) -> None:
+    monkeypatch.setattr(off_loop, "MAX_IN_LOOP", most)
+    seen: list[str] = []
+    put_many = Store.put_many
+
+    def noted(store: Store, messages: Iterable[Message]) -> list[PutResult]:
+        seen.append(threading.current_thread().name)
+        return put_many(store, messages)
+
+    monkeypatch.setattr(Store, "put_many", noted)
+    head = BATCH_HEAD.pack(BATCH_HEAD.size + 5 + 2, 0, 0, 0, 5)
+    batch = b"".join(head + body + b"\0\0" for body in (b"one..", b"two.."))
+    served = RemotingStore(tmp_path / "store", replace(SETTINGS, flush_mode=FlushMode[flush_mode]))
+    with RemotingClient(served.port) as client:
+        sent = client.call(RequestCode.SEND_BATCH_MESSAGE, a_send(m="true"), batch)
+    assert (sent.code, sent.fields["msgId"].count(","), sent.fields["queueOffset"]) == (0, 1, "0")
+    assert [message.body for message in served.store.read("orders")] == [b"one..", b"two.."]
+    assert [name.startswith(thread) for name in seen] == [True]
+    served.stop()
+    assert_clean(served.path)
