@@ -32,6 +32,8 @@ from .commands.move.copy import copy
 from .commands.move.export import export
 from .commands.move.importing import import_
 from .commands.serve import serve
+from .commands.watch.metrics import metrics
+from .commands.watch.stats import stats
 from .program import run_program
 
 app = typer.Typer(
@@ -44,6 +46,7 @@ app = typer.Typer(
 )
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look: no lock, nothing changes": (info, topics, groups, stat, cat, head, tail, get, query, trace),
+    "Watch: beside a writer, too": (stats, metrics),
     "Check and mend": (verify, repair, diff, seal),
     "Move": (backup, copy, export, clean),
     "Run": (serve, demo),

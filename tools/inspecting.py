@@ -171,7 +171,7 @@ def inspect(path: Path, settings: StoreSettings | None = None) -> StoreInfo:
             segments=segments,
             queues=[QueueInfo(*key, first, end) for key, (first, end) in view.queues().items()],
             index=_index(disk, path),
-            folders=_folders(disk, path),
+            folders=folders_of(disk, path),
             scanned_size=max(report.end - report.scanned_from, 0),
             scan_reason=report.reason,
             undispatched=report.entries_dispatched,
@@ -216,7 +216,8 @@ def _index(disk: RealDisk, root: Path) -> IndexInfo:
     return IndexInfo(len(folder.files), keys, folder.last_physical_offset or 0, list(map(str, folder.unreadable)))
 
 
-def _folders(disk: RealDisk, root: Path) -> list[FolderInfo]:
+def folders_of(disk: RealDisk, root: Path) -> list[FolderInfo]:
+    """The folders of a store. Raises DiskError."""
     found: list[FolderInfo] = []
     for entry in disk.list(root):
         if entry.is_folder:

@@ -47,6 +47,8 @@ WORDS = {
         "output",
         "program",
         "progress_bar",
+        "prometheus_text",
+        "rates",
         "tracing",
         "words",
     },

@@ -6,4 +6,5 @@ Which room inside imports from which:
     check  -> nothing
     move   -> nothing
     change -> nothing
+    watch  -> nothing
 """

@@ -1,0 +1,1 @@
+"""Commands that tell how a store is doing, beside its writer too."""
