@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -16,7 +15,7 @@ from .commands.check.repair import repair
 from .commands.check.seal import seal
 from .commands.check.verify import verify
 from .commands.demo import demo
-from .commands.examples import epilog_of
+from .commands.examples import add_examples
 from .commands.handover import handover
 from .commands.look.cat import cat, head, query
 from .commands.look.get import get
@@ -31,16 +30,18 @@ from .commands.move.clean import clean
 from .commands.move.copy import copy
 from .commands.move.export import export
 from .commands.move.importing import import_
+from .commands.move.replay import replay
+from .commands.move.trim import trim
 from .commands.serve import serve
 from .commands.watch.metrics import metrics
 from .commands.watch.stats import stats
 from .program import run_program
+from .version import version_text
 
 app = typer.Typer(
     name="flightlog",
     help="An embeddable message store whose files are Apache RocketMQ's files.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -48,24 +49,23 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look: no lock, nothing changes": (info, topics, groups, stat, cat, head, tail, get, query, trace),
     "Watch: beside a writer, too": (stats, metrics),
     "Check and mend": (verify, repair, diff, seal),
-    "Move": (backup, copy, export, clean),
+    "Move": (backup, copy, export, replay, trim, clean),
     "Run": (serve, demo),
 }
 for panel, commands in PANELS.items():
     for command in commands:
-        app.command(rich_help_panel=panel, epilog=epilog_of(command.__name__))(command)
+        app.command(rich_help_panel=panel)(command)
 app.command("import", rich_help_panel="Move")(import_)
 for changing in (topic, group, dead_letters, delays, config):
     app.add_typer(changing.app, rich_help_panel="Change: shown first, done with --write")
 app.add_typer(handover, rich_help_panel="Move")
 app.add_typer(bench, rich_help_panel="Run")
+add_examples(app)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        package = import_module("..", __package__)
-        kernel = {"c": "C kernel", "pure": "pure Python kernel"}[package.kernel]
-        print(f"flightlog {package.__version__} ({kernel}) from {package.__path__[0]}")
+        print(version_text())
         raise typer.Exit
 
 

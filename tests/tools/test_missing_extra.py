@@ -26,6 +26,8 @@ def test_the_command_names_its_extra(cli: Cli, hiding: Hiding, hidden: str) -> N
         assert (
             finished.err == "flightlog: the command line needs the extra 'tools': run  pip install 'flightlog[tools]'\n"
         )
+    version = cli("--version", env=environment)
+    assert (version.code, version.err) == (0, "") and version.out == cli("--version").out
 
 
 @pytest.mark.parametrize("hidden", ["hpack", "rocketmq", "google"])

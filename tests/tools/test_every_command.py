@@ -1,0 +1,133 @@
+"""Rules that hold for every command: two examples that work; shell completion."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer.main
+
+import flightlog
+from flightlog import Message, StoreSettings
+from flightlog.tools.app import app
+from flightlog.tools.commands.examples import EXAMPLES
+from flightlog.tools.transfer.export_messages import export_messages
+
+if TYPE_CHECKING:
+    from flightlog.tests.tools.conftest import Finished
+
+    Cli = Callable[..., Finished]
+
+PARSED_ONLY = ("bench ", "demo", "serve", "stats", "metrics --listen", "tail store -f", "replay orders.jsonl")
+"""Beginnings of examples that take long, never end, or need a server or a terminal."""
+EXIT_CODES = {"diff": {0, 1}, "handover check": {0, 1}}
+
+
+def leaves() -> dict[str, Any]:
+    """Every command by its name."""
+    found: dict[str, Any] = {}
+
+    def add(command: Any, names: tuple[str, ...]) -> None:
+        below = getattr(command, "commands", None)
+        if below is None:
+            found[" ".join(names)] = command
+            return
+        for name, each in below.items():
+            add(each, (*names, name))
+
+    add(typer.main.get_command(app), ())
+    return found
+
+
+COMMANDS = leaves()
+
+
+def arguments(example: str) -> list[str]:
+    """What the command gets; a pipe or a redirection behind it belongs to the shell."""
+    words = shlex.split(example)
+    assert words[0] == "flightlog", example
+    return list(takewhile(lambda word: word not in ("|", ">"), words[1:]))
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that examples are typed in. Only copied."""
+    folder = tmp_path_factory.mktemp("shop")
+    settings = StoreSettings.small(deliver_delayed=False)
+    with flightlog.open(folder / "store", settings) as store:
+        for number in range(12):
+            store.put(
+                Message("orders", b"%d" % number, keys=f"order-{number}", properties={"amount": str(20 * number)})
+            )
+        store.put(Message("orders", b"later", uniq_key="order-1").deliver_after_ms(86_400_000))
+        store.put(Message("orders", b"much later", delay_level=18))
+        store.commit_offset("billing", "orders", 0, 5)
+        store.update_group("billing", retry_max_times=0)
+        store.put(Message("%DLQ%billing", b"given up", properties={"RETRY_TOPIC": "orders"}))
+    with flightlog.open_read_only(folder / "store") as view:
+        export_messages(view, folder / "orders.jsonl")
+    flightlog.copy_store(folder / "store", folder / "other-store")
+    (folder / "broker.conf").write_text("fileReservedTime=48\n")
+    return folder
+
+
+@pytest.fixture
+def in_shop(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, where the test runs."""
+    folder = Path(shutil.copytree(shop, tmp_path / "shop"))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run(call: list[str]) -> int:
+    return app(call, standalone_mode=False) or 0
+
+
+def test_every_command_has_two_examples() -> None:
+    missing, unknown = COMMANDS.keys() - EXAMPLES.keys(), EXAMPLES.keys() - COMMANDS.keys()
+    assert not missing, f"add two examples to tools/commands/examples.py for: {sorted(missing)}"
+    assert not unknown, f"no such commands: {sorted(unknown)}"
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_the_examples_of_a_command_work(
+    in_shop: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERMINAL_WIDTH", "200")
+    with pytest.raises(SystemExit):
+        app([*name.split(), "--help"])
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    words = name.split()
+    if name == "diff":
+        flightlog.copy_store("store", "backup")
+    for example in EXAMPLES[name]:
+        assert example in lines, f"--help does not show: {example}"
+        call = arguments(example)
+        assert call[: len(words)] == words
+        if example.removeprefix("flightlog ").startswith(PARSED_ONLY):
+            COMMANDS[name].make_context(name, call[len(words) :])
+            continue
+        assert run(call) in EXIT_CODES.get(name, {0}), example
+
+
+def test_the_shell_completes_commands(cli: Cli) -> None:
+    environment = {
+        **os.environ,
+        "_FLIGHTLOG_COMPLETE": "complete_bash",
+        "COMP_WORDS": "flightlog ver",
+        "COMP_CWORD": "1",
+    }
+    found = subprocess.run(
+        [sys.executable, "-P", "-m", "flightlog"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.stdout.split() == ["verify"] and not found.stderr
+    shown = cli("--show-completion", "zsh", env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    assert shown.code == 0 and "compdef" in shown.out and "_FLIGHTLOG_COMPLETE" in shown.out
