@@ -29,7 +29,7 @@ class KeptMessages:
     """Of one broker. Safe from many threads: each step is one operation on a dict."""
 
     def __init__(self, broker: Broker, off_loop: OffLoop) -> None:
-        self._broker, self._off_loop = broker, off_loop
+        self._broker, self._off_loop, self._in_flight = broker, off_loop, broker.traffic.in_flight
         self._clients: dict[PopHandle, str] = {}
         """The client that has the message, by the handle that it has."""
 
@@ -39,15 +39,19 @@ class KeptMessages:
     def add(self, client_id: str, handles: Iterable[PopHandle]) -> None:
         for handle in handles:
             self._clients[handle] = client_id
+            self._in_flight.note_kept(handle, 1)
 
-    def forget(self, handle: PopHandle) -> None:
-        """The client says what becomes of the message."""
-        self._clients.pop(handle, None)
+    def forget(self, handle: PopHandle) -> bool:
+        """The client says what becomes of the message. Returns whether it was kept."""
+        was_kept = self._clients.pop(handle, None) is not None
+        if was_kept:
+            self._in_flight.note_kept(handle, -1)
+        return was_kept
 
     def forget_client(self, client_id: str) -> None:
         """Have others receive what the client worked on."""
         for handle, has_it in tuple(self._clients.items()):
-            if has_it == client_id and self._clients.pop(handle, None) is not None:
+            if has_it == client_id and self.forget(handle):
                 self._off_loop.submit(give_back, self._broker, handle)
 
     def sweep(self) -> None:

@@ -56,6 +56,8 @@ class Receiving:
             served.kept.add(context.client_id, (each.handle for each in popped))
             if was_known and self._clients.of(context.client_id) is None:  # it went during the receive
                 served.kept.forget_client(context.client_id)
+        elif popped:
+            served.traffic.in_flight.received(popped)
         call.send(Response(status=found).SerializeToString(), *parts, ending.SerializeToString())
         for each in popped:
             served.traffic.note_received(each.handle.group, each.handle.topic, each.message)
@@ -117,6 +119,7 @@ class Receiving:
         served, handle = self._handle(group, topic, request.receipt_handle)
         changed = await served.off_loop.run(served.store.change_invisible, handle, invisible_ms)
         response.receipt_handle = changed.extra_info
+        served.traffic.in_flight.changed(changed)
 
     async def forward_message_to_dead_letter_queue(self, context: Context, request: Any, response: Any) -> None:
         topic, group = checks.topic_name(request.topic), checks.group_name(request.group)
@@ -130,7 +133,8 @@ class Receiving:
         """The broker, and the handle of what a client calls so. Raises Refused."""
         handle = PopHandle(group, topic, text)
         served = self._brokers.of_handle(handle)
-        served.kept.forget(handle)
+        if not served.kept.forget(handle):
+            served.traffic.in_flight.done(handle)
         return served, handle
 
 

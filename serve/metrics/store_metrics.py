@@ -63,6 +63,9 @@ def _metrics(store: Store, traffic: Traffic) -> Iterator[StoreMetric]:
         yield StoreMetric(
             f"rocketmq_throughput_{direction}", f"Bytes of the records of messages {text}", sizes, "counter"
         )
+    counts_now = traffic.in_flight.counts(store.message_store.clock.now_ms())
+    in_flight = [(group_labels(*place[:2], is_retry=place.is_retry), float(n)) for place, n in counts_now.items()]
+    yield StoreMetric("rocketmq_consumer_inflight_messages", "Messages received by pop, not acknowledged", in_flight)
 
 
 def _metric(found: StoreMetric) -> Metric:

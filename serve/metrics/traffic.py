@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...produce.message_type import UNCHECKED_PREFIXES
 from ...store.format.record import RETRY_TOPIC_PREFIX
 from ...store.stored_message import StoredMessage
+from .in_flight import InFlight
 
 
 class Traffic:
@@ -12,6 +13,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self._sent: dict[tuple[str, str], tuple[int, int]] = {}
+        self.in_flight = InFlight()
         self._received: dict[tuple[str, str, bool], tuple[int, int]] = {}
 
     def note_sent(self, topic: str, message_type: str, size: int) -> None:

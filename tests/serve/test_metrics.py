@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +22,13 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from rocketmq.grpc_protocol import service_pb2 as service
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
 
 import flightlog
 from flightlog.serve.brokers.broker import Broker
 from flightlog.serve.metrics.endpoint import AT_A_TIME, Endpoint
+from flightlog.serve.metrics.in_flight import InFlight
 from flightlog.serve.metrics.traffic import Traffic
 from flightlog.serve.program import ServeOptions, run
 from flightlog.serve.remoting.wire.codes import RequestCode, ResponseCode
@@ -103,12 +106,72 @@ def test_what_clients_sent_and_received_is_counted(served: ServedStore, port: in
     assert found["rocketmq_messages_out_total"] == [(received, 1)]
     assert found["rocketmq_throughput_out_total"] == [(received, sizes[0])]
     assert found["rocketmq_consumer_lag_messages"] == [(received, 2)]
+    assert found["rocketmq_consumer_inflight_messages"] == [(received, 1)]
     assert found["rocketmq_topic_number"] == [({}, len(served.store.topics(include_system=True)))]
     assert found["rocketmq_consumer_group_number"] == [({}, 1)]
     assert found["rocketmq_broker_permission"] == [({}, 6)]
     served.store.flush()
     for name in ("rocketmq_storage_flush_behind_bytes", "rocketmq_storage_dispatch_behind_bytes"):
         assert [labels for labels, _ in found[name]] == [{}]
+
+
+def test_messages_in_flight_are_counted(served: ServedStore, port: int, stub: MessagingServiceStub) -> None:
+    def in_flight() -> list[tuple[str, str, float]]:
+        found = metrics(port).get("rocketmq_consumer_inflight_messages", ())
+        return [(labels["topic"], labels["is_retry"], count) for labels, count in found]
+
+    served.store.create_topic("orders", 1)
+    served.store.put_many([flightlog.Message("orders", b"%d" % number) for number in range(4)])
+    request = a_receive()
+    request.batch_size = 3
+    _, *messages, _ = stub.ReceiveMessage(request, metadata=METADATA, timeout=60)
+    handles = [each.message.system_properties.receipt_handle for each in messages]
+    assert in_flight() == [("orders", "false", 3)]
+    change = service.ChangeInvisibleDurationRequest(
+        group=request.group, topic=request.message_queue.topic, receipt_handle=handles[0]
+    )
+    change.invisible_duration.seconds = 3600
+    handles[0] = stub.ChangeInvisibleDuration(change, metadata=METADATA, timeout=60).receipt_handle
+    assert in_flight() == [("orders", "false", 3)]
+    acknowledge(stub, handles[1])
+    assert in_flight() == [("orders", "false", 2)]
+    served.clock.advance(61_000)
+    assert in_flight() == [("orders", "false", 1)], "the time of the third one is over"
+    acknowledge(stub, handles[0])
+    assert in_flight() == [("orders", "false", 0)]
+    request.auto_renew, request.batch_size = True, 1
+    [kept] = {
+        part.message.system_properties.receipt_handle
+        for part in stub.ReceiveMessage(request, metadata=METADATA, timeout=60)
+        if part.HasField("message")
+    }
+    assert sum(count for _, _, count in in_flight()) == 1, "a message that the store keeps for a push consumer"
+    acknowledge(stub, kept)
+    assert sum(count for _, _, count in in_flight()) == 0
+
+
+def acknowledge(stub: MessagingServiceStub, handle: str) -> None:
+    request = service.AckMessageRequest(entries=[service.AckMessageEntry(receipt_handle=handle)])
+    request.group.name, request.topic.name = "billing", "orders"
+    assert stub.AckMessage(request, metadata=METADATA, timeout=60).status.code == 20000
+
+
+def test_what_is_in_flight_is_never_less_than_nothing(tmp_path: Path, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path / "store", SMALL) as store:
+        store.put_many([flightlog.Message("orders", b"1"), flightlog.Message("orders", b"2")])
+        first, second = store.receive("billing", "orders", 32)
+        changed = store.change_invisible(second.handle, 60_000)
+        counted, now_ms, place = InFlight(), store.message_store.clock.now_ms(), ("billing", "orders", False)
+        counted.received([first, second])
+        counted.done(second.handle)
+        counted.changed(changed)
+        assert counted.counts(now_ms) == {place: 2}
+        for handle in (first.handle, first.handle, changed, replace(changed, extra_info="?")):
+            counted.done(handle)
+        assert counted.counts(now_ms) == {place: 0}
+        counted.received([first])
+        assert counted.counts(first.invisible_until_ms + 1000) == {place: 0}
+    assert_clean(tmp_path / "store")
 
 
 def test_a_message_has_the_type_of_its_properties(port: int, stub: MessagingServiceStub) -> None:

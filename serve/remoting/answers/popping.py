@@ -66,6 +66,7 @@ class Popping:
         if not popped:
             none = {"popTime": self._store.message_store.clock.now_ms(), "invisibleTime": invisible_ms}
             return Answer(none | {"reviveQid": 0, "restNum": 0}, code=ResponseCode.POLLING_TIMEOUT, remark="NO_MESSAGE")
+        self._traffic.in_flight.received(popped)
         for each in popped:
             self._traffic.note_received(group, topic, each.message)
         return await self._off_loop.run(_answer, popped)
@@ -120,6 +121,8 @@ class Popping:
     async def _acknowledge(self, handles: list[PopHandle]) -> None:
         try:
             await self._off_loop.run(self._store.ack, *handles)
+            for each in handles:
+                self._traffic.in_flight.done(each)
         except ExpiredHandleError as e:
             raise Refused(ResponseCode.NO_MESSAGE, str(e)) from e
 
@@ -130,6 +133,8 @@ class Popping:
             changed = await self._off_loop.run(self._store.change_invisible, handle, invisible_ms)
         except ExpiredHandleError as e:
             raise Refused(ResponseCode.NO_MESSAGE, str(e)) from e
+        self._traffic.in_flight.done(handle)
+        self._traffic.in_flight.changed(changed)
         return Answer(_fields(words_of(changed)[0]))
 
     async def notification(self, request: Request) -> Answer:
