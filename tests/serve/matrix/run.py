@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from flightlog.tests.serve.matrix.conversation import Outcome, run_program
 from flightlog.tests.serve.matrix.languages import CLIENTS, Client, ClientMissingError
-from flightlog.tests.serve.matrix.rocketmq import proxy_server
+from flightlog.tests.serve.matrix.real_proxy import proxy_server
 from flightlog.tests.serve.matrix.scenarios import OPEN, SCENARIOS
 from flightlog.tests.serve.matrix.servers import ACCESS_KEY, SECRET_KEY, our_server
 from flightlog.tests.support.rocketmq_node import trusting
