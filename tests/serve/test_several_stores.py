@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -27,7 +29,11 @@ from flightlog.serve.program import ServeOptions, run
 from flightlog.serve.remoting.answers.directory import Directory
 from flightlog.serve.remoting.server import RemotingServer
 from flightlog.serve.remoting.wire.codes import RequestCode
+from flightlog.serve.server import Server
 from flightlog.testing import ServedStore, serve
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.serve.remoting.test_remoting_calls import PULL
+from flightlog.tests.serve.remoting.test_remoting_calls import a_send as remoting_send
 from flightlog.tests.serve.test_command import COMMAND
 from flightlog.tests.serve.test_metrics import get
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
@@ -459,3 +465,76 @@ def test_two_folders_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(flightlog.InvalidArgumentError, match="folders of different names"):
         run(ServeOptions(paths, port=0))
     assert not any(path.exists() for path in paths)
+
+
+def test_remoting_clients_outlive_the_loss_of_a_store(tmp_path: Path) -> None:
+    """Its port is closed while it is away and open again afterwards; what was answered is there, and so are
+    offsets that were saved before."""
+    disk = FaultyDisk()
+
+    def opening(name: str) -> Callable[[], flightlog.Store]:
+        settings = replace(SETTINGS, broker_name=name, offset_save_interval_ms=100)
+        return lambda: flightlog.open(tmp_path / name, settings, disk=disk)
+
+    brokers = [Broker(name, tmp_path / name, opening(name)) for name in NAMES]
+    for broker in brokers:
+        broker.open()
+        broker.store.create_topic("orders", 1)
+
+    async def serve_all() -> None:
+        directory, server = Directory(), Server(brokers)
+        remoting = [RemotingServer(broker, directory) for broker in brokers]
+        await server.start(port=0)
+        ports = [await each.start(port=0) for each in remoting]
+        try:
+            await asyncio.to_thread(use, dict(zip(NAMES, ports, strict=True)))
+        finally:
+            await asyncio.gather(server.stop(), *(each.stop() for each in remoting))
+
+    def use(ports: dict[str, int]) -> None:
+        stored = {name: [sent_to(ports[name], b"%d" % number) for number in range(3)] for name in NAMES}
+        assert all(each == [0, 1, 2] for each in stored.values())
+        commit = {"consumerGroup": "billing", "topic": "orders", "queueId": 0, "commitOffset": 2}
+        with RemotingClient(ports["b"]) as client:
+            assert client.call(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
+        offsets = tmp_path / "b" / "config" / "consumerOffset.json"
+        until(lambda: offsets.exists() and "orders@billing" in offsets.read_text())
+        disk.fail_syncs("/b/")
+        assert sent_to(ports["b"], b"never answered") is None
+        until(lambda: routed_to(ports["a"]) == {"a", "c"})
+        until(lambda: not is_listening(ports["b"]))
+        assert (sent_to(ports["a"], b"meanwhile"), sent_to(ports["c"], b"meanwhile")) == (3, 3)
+        disk.heal()
+        until(lambda: is_listening(ports["b"]))
+        until(lambda: routed_to(ports["a"]) == set(NAMES))
+        assert sent_to(ports["b"], b"afterwards") is not None
+        with RemotingClient(ports["b"]) as client:
+            found = client.call(RequestCode.QUERY_CONSUMER_OFFSET, {**commit, "commitOffset": ""})
+            assert (found.code, found.fields["offset"]) == (0, "2")
+            pulled = client.call(RequestCode.PULL_MESSAGE, PULL).body
+            assert all(body in pulled for body in (b"0", b"1", b"2", b"afterwards"))
+
+    asyncio.run(serve_all())
+    for broker in brokers:
+        broker.close()
+        with flightlog.open_read_only(broker.path) as view:
+            assert view.verify().is_clean
+
+
+def sent_to(port: int, body: bytes) -> int | None:
+    """The queue offset of a message; None if it was refused."""
+    with RemotingClient(port) as client:
+        answer = client.call(RequestCode.SEND_MESSAGE_V2, remoting_send(), body)
+    return int(answer.fields["queueOffset"]) if answer.code == 0 else None
+
+
+def routed_to(port: int) -> set[str]:
+    with RemotingClient(port) as client:
+        route = client.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"}).body
+    return {name for name in NAMES if b'"brokerName":"%b"' % name.encode() in route}
+
+
+def is_listening(port: int) -> bool:
+    with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), PATIENCE_S):
+        return True
+    return False
