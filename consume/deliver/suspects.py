@@ -71,8 +71,10 @@ class Suspects:
     def drop(self, queue: MessageQueue, *, has_holes: bool) -> None:
         """The member gives the queue up. `has_holes`: messages behind the group's offset were done."""
         store = self._stores().get(queue.broker_name)
-        if has_holes and store is not None:
+        if store is not None and has_holes:
             store.sent_back.watch()
+        elif store is not None:
+            store.sent_back.give_up(self._group)
         self._starts.pop(queue, None)
         self._one_by_one.remove(self, queue)
         if self._alone is not None and self._alone[0] == queue:

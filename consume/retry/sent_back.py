@@ -14,6 +14,8 @@ Invariants:
   looked at, and nothing at all for a group whose offsets have passed the end of the log at the crash.
 - The end at the crash is noted (`flightlog/starts`), until a later one takes its place: a group may join in a later
   process only. A queue that is given up while a message behind its offset was done counts as a crash.
+- A delivery that a crash repeats is a copy behind that end, and behind what was sent back of the one before. So a group
+  that may receive such copies notes where it gives up a queue as the end, and how far back it has looked.
 - Per group and queue, the last 65,536 records are looked at.
 - What was sent back before a group was told to go on elsewhere (`seek`, `reset_offset`, `delete_group`) does not count.
 """
@@ -28,6 +30,7 @@ from collections.abc import Iterator
 from ...engine.message_store import MessageStore
 from ...engine.open.shutdown_state import LastWriter
 from ...schedule.delay_level_table import SCHEDULE_TOPIC
+from ...store.arguments import INT64_MAX
 from ...store.errors import FlightlogError, UsageError
 from ...store.format import property_names as props
 from ...store.format.message_id import decode_message_id
@@ -41,6 +44,7 @@ from .starts import Starts
 log = logging.getLogger("flightlog.consume")
 
 COPIES_COUNT = 65_536
+NOT_NOTED = 0
 KILLED = (LastWriter.FLIGHTLOG_KILLED, LastWriter.ROCKETMQ_KILLED)
 
 Origin = tuple[int, str]
@@ -48,9 +52,11 @@ Origin = tuple[int, str]
 
 
 class _Group:
-    def __init__(self, floor: int, end: int) -> None:
+    def __init__(self, floor: int, end: int, noted_from: int = NOT_NOTED) -> None:
         self.floor, self.looked_from = floor, end
         """What was sent back before `floor` does not count; the log was looked at from `looked_from` on."""
+        self.noted_from = noted_from or INT64_MAX
+        """Where the log was looked at from, in this process before `looked_from`, or in one before it."""
         self.attempts: dict[Origin, int] = {}
         """The highest attempt that each was sent back after. The oldest are dropped beyond COPIES_COUNT."""
         self.is_active = False
@@ -89,7 +95,7 @@ class SentBack:
                     oldest += [self._position((SCHEDULE_TOPIC, level - 1), offset) for level, offset in began_at]
                 start = min(oldest)
                 has.is_active |= start < self._end
-                start = max(start, has.floor)
+                start = max(min(start, has.noted_from) if has.is_active else start, has.floor)
                 if start < has.looked_from:
                     for copy in self._copies(group, start, has.looked_from):
                         origin = origin_of(group, copy)
@@ -136,9 +142,27 @@ class SentBack:
         """A queue is given up, and messages may come again that were sent back. The note is not synced."""
         with self._lock:
             self._end = self._store.log_end()
-            for has in self._groups.values():
+            for group, has in self._groups.items():
+                self._note_looked_from(group, has)
                 has.looked_from = self._end
             self._starts.note_crash_end(self._end)
+
+    def give_up(self, group: str) -> None:
+        """The group gives up a queue: a later process is to know what this one knows. The notes are not synced."""
+        with self._lock:
+            has = self._groups.get(group)
+            if has is not None:
+                self._note_looked_from(group, has)
+                if has.is_active:
+                    self._starts.note_crash_end(self._store.log_end())
+
+    def _note_looked_from(self, group: str, has: _Group) -> None:
+        if has.is_active:
+            has.noted_from = min(has.noted_from, has.looked_from)
+            self._starts.note_looked_from(group, has.noted_from)
+        elif has.noted_from != INT64_MAX:
+            has.noted_from = INT64_MAX
+            self._starts.note_looked_from(group, NOT_NOTED)
 
     def forget(self, group: str) -> None:
         """The group goes on elsewhere because it was told to: it is to receive all that is there, also in later
@@ -149,7 +173,7 @@ class SentBack:
 
     def _group(self, group: str) -> _Group:
         if group not in self._groups:
-            self._groups[group] = _Group(self._starts.floor(group), self._end)
+            self._groups[group] = _Group(self._starts.floor(group), self._end, self._starts.looked_from(group))
         return self._groups[group]
 
     def _position(self, key: QueueKey, queue_offset: int) -> int:

@@ -6,9 +6,10 @@
     suspect        physical offset of the one message that was handed out alone, -1: there was none
     attempt        which delivery of that message it was
 
-Two positions in the log have slots, too, with first = end = 0, attempt -1, and the physical offset as suspect: the end
-of the log at the last crash, and for a group that was told to go on elsewhere, the end of the log then. What they are
-for: see sent_back.py.
+Positions in the log have slots, too, with first = end = 0, attempt -1, and the physical offset as suspect: the end of
+the log at the last crash; for a group that was told to go on elsewhere, the end of the log then; and for one that may
+receive again what it had sent back before a crash, from where on the log was looked at. What they are for: see
+sent_back.py.
 
 A slot is written before messages are handed out, once for all that were read together, and emptied (first = end) when a
 member gives its queue up; a clean close empties the file unless it has positions. So only a process that died leaves a
@@ -41,6 +42,8 @@ assert SLOT.size == SLOT_SIZE
 KEY_SIZE, GROUP_SIZE = 20, 8
 NO_SUSPECT = -1
 NO_QUEUE = -2
+LOOKED_FROM = "looked from"
+"""In the place of a topic."""
 POSITION = -1
 
 
@@ -131,6 +134,14 @@ class Starts:
     def note_floor(self, group: str, position: int) -> None:
         """As `note`; durable."""
         self._note_position(_key(group, "", NO_QUEUE), position, sync=True)
+
+    def looked_from(self, group: str) -> int:
+        """From where on the log was looked at for what the group had sent back before a crash; 0: it never was."""
+        return self._positions.get(_key(group, LOOKED_FROM, NO_QUEUE), 0)
+
+    def note_looked_from(self, group: str, position: int) -> None:
+        """As `note`."""
+        self._note_position(_key(group, LOOKED_FROM, NO_QUEUE), position, sync=False)
 
     def _note_position(self, key: bytes, position: int, *, sync: bool) -> None:
         self._positions[key] = position
