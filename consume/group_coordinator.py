@@ -54,6 +54,7 @@ from .group.local_progress import LocalProgress
 from .group.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from .group.rebalance import INTERVAL_S, RebalanceService
 from .group.store_checks import check_group_settings, check_names, check_topics
+from .pop.debts import warn_of_pop_debts
 from .subscription_arguments import check_attempts, checked_subscription
 
 log = logging.getLogger("flightlog.consume")
@@ -283,6 +284,9 @@ class GroupCoordinator:
         check_names(self._stores, wanted, group)
         check_topics(self._stores, wanted, group, must_exist=must_exist, is_new=is_new)
         check_group_settings(self._stores, group, is_broadcasting=is_broadcasting, is_new=is_new)
+        if is_new and not is_broadcasting:
+            usable = [store.store for store in self._stores.values() if store.is_usable]
+            warn_of_pop_debts(usable, group, wanted.keys())
         progress: ConsumeProgress = GroupProgress(lambda: self._stores, group)
         if broadcast_folder is not None:
             progress = LocalProgress(RealDisk(), Path(broadcast_folder), group, lambda: self._stores)

@@ -49,6 +49,7 @@ from ..group.initial_offset import StartFrom
 from ..group.store_checks import check_new_group
 from ..retry.dead_letters import DeadLetters
 from .check_point import Ack, CheckPoint, CheckPointKey, ack_message, check_point_message
+from .debts import warn_of_retries
 from .next_messages import next_messages
 from .order_table import OrderTable
 from .ordered_pop import OrderedPop
@@ -114,6 +115,8 @@ class PopService:
         ]
         self._save_due_s: float | None = None
         self._failure = ""
+        self._warned_groups: set[str] = set()
+        """Groups that were looked at for retries which a receive does not return."""
         self._wake_up = WakeUp()
         wake_up = self._wake_up
         self._thread = ServiceThread("flightlog-revive", _serving(self, wake_up), wake_up.notify)
@@ -188,6 +191,9 @@ class PopService:
         self._check_group(settings)
         check_new_group(self._store, self._groups, settings.name)
         self._check_topic(topic)
+        if settings.name not in self._warned_groups:
+            self._warned_groups.add(settings.name)
+            warn_of_retries(self._store, settings.name)
         self._start()
         popped = self._receive(request, wait_s)
         if renew and popped:

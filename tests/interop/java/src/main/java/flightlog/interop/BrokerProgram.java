@@ -24,6 +24,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * sleep    MS
  * until    MS      sleeps until the clock says so
  * restart          the broker, not the process
+ * halt             the process, as it is: nothing is flushed or shut down
  * </pre>
  */
 abstract class BrokerProgram {
@@ -57,6 +58,9 @@ abstract class BrokerProgram {
                 case "restart":
                     stop();
                     start();
+                    break;
+                case "halt":
+                    Runtime.getRuntime().halt(0);
                     break;
                 default:
                     follow(words);
