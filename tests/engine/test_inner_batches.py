@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 SETTINGS = StoreSettings(
-    segment_size=16 << 10, queue_file_entries=20, index_slots=50, index_entries=200, flush_interval_ms=3_600_000
+    rocketmq_strict=False,
+    segment_size=16 << 10,
+    queue_file_entries=20,
+    index_slots=50,
+    index_entries=200,
+    flush_interval_ms=3_600_000,
 )
 QUEUES = 2
 
@@ -85,7 +90,9 @@ def test_put_read_close_and_go_on(
     flush_mode: FlushMode, tmp_path: Path, clock: ManualClock, assert_clean: AssertClean
 ) -> None:
     path = tmp_path / "store"
-    settings = StoreSettings(segment_size=16 << 10, queue_file_entries=20, flush_mode=flush_mode, key_index=False)
+    settings = StoreSettings(
+        segment_size=16 << 10, queue_file_entries=20, flush_mode=flush_mode, key_index=False, rocketmq_strict=False
+    )
     put: list[Message] = []
     for session in range(3):
         with flightlog.open(path, settings, clock=clock) as store:
