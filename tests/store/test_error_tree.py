@@ -15,7 +15,7 @@ from flightlog.index.filter import invalid_filter
 from flightlog.produce import send_errors
 from flightlog.serve.client import client_errors
 from flightlog.spark.options import data_loss
-from flightlog.store import errors, timer_errors
+from flightlog.store import errors, message_check, timer_errors
 
 
 def drawn() -> dict[str, str]:
@@ -32,7 +32,17 @@ def drawn() -> dict[str, str]:
 
 
 PLACES = (
-    *(errors, timer_errors, invalid_filter, group_errors, pop_errors, send_errors, deduplication_window, data_loss),
+    *(
+        errors,
+        message_check,
+        timer_errors,
+        invalid_filter,
+        group_errors,
+        pop_errors,
+        send_errors,
+        deduplication_window,
+        data_loss,
+    ),
     client_errors,
 )
 MODULES = {place.__name__ for place in PLACES}
