@@ -102,7 +102,7 @@ class TimerLog:
     """The timer log of one store. Not thread-safe. `open` finds its end."""
 
     def __init__(self, disk: Disk, root: Path, file_size: int = DEFAULT_FILE_SIZE) -> None:
-        self._disk, self._folder, self.file_size = disk, root / TIMER_LOG_FOLDER, file_size
+        self._disk, self.folder, self.file_size = disk, root / TIMER_LOG_FOLDER, file_size
         self._files: dict[int, DiskFile] = {}
         """Position of a file's first byte -> the file."""
         self.start = self.end = 0
@@ -118,13 +118,13 @@ class TimerLog:
 
         Raises StrayFileError and SegmentLengthError for files that RocketMQ would not load either, and DiskError.
         """
-        entries = [entry for entry in self._disk.list(self._folder) if not entry.is_folder]
+        entries = [entry for entry in self._disk.list(self.folder) if not entry.is_folder]
         if entries and entries[-1].size == 0:  # created and still empty: RocketMQ removes such a last file, too
-            self._disk.remove(self._folder / entries.pop().name)
+            self._disk.remove(self.folder / entries.pop().name)
         if entries:
             self.file_size = entries[0].size
         for entry in entries:
-            path = self._folder / entry.name
+            path = self.folder / entry.name
             if len(entry.name) != NAME_DIGITS or not entry.name.isdecimal() or int(entry.name) % self.file_size:
                 raise StrayFileError(path)
             if entry.size != self.file_size:
@@ -171,7 +171,7 @@ class TimerLog:
             elif self._zero(file, position - base):
                 file.sync()
         if self._files:
-            self._disk.sync_folder(self._folder)
+            self._disk.sync_folder(self.folder)
         self.end = self._written = position
         self.start = min(self._files, default=position)
 
@@ -194,7 +194,7 @@ class TimerLog:
         self._disk.remove(self._path(base))
 
     def _path(self, base: int) -> Path:
-        return self._folder / f"{base:0{NAME_DIGITS}d}"
+        return self.folder / f"{base:0{NAME_DIGITS}d}"
 
     def place(self) -> int:
         """Position of the next unit. Starts a new file if the last one is full."""
@@ -211,7 +211,7 @@ class TimerLog:
 
     def _begin_file(self, base: int) -> None:
         self.write()
-        self._disk.make_folder(self._folder)
+        self._disk.make_folder(self.folder)
         file = self._disk.open(self._path(base), writable=True, create=True)
         try:
             file.resize(self.file_size)
@@ -219,7 +219,7 @@ class TimerLog:
             file.close()
             raise
         file.sync()
-        self._disk.sync_folder(self._folder)
+        self._disk.sync_folder(self.folder)
         self._files[base] = file
         if len(self._files) == 1:
             self.start = base

@@ -85,6 +85,8 @@ class TimerWheelStore:
         self._roll_window_s = roll_window_s
         self._log, self._wheel = TimerLog(disk, root, file_size), TimerWheel(disk, root, slot_count)
         self._queue_offset = self._read_second = 0
+        self._delivered_before = 0, 0
+        """Messages before this queue offset, due before this second, are delivered. See TimerStart."""
         self._next_second: int | None = None
         """The first second with timers; never later than it."""
         self._given = NOTHING_GIVEN
@@ -111,7 +113,8 @@ class TimerWheelStore:
         self._log.open()
         self._wheel.load()
         start = recover_timers(read_timer_checkpoint(self._disk, self._root), self._log, self._wheel, self._store)
-        self._read_second, self._queue_offset, self._checkpoint = start
+        self._read_second, self._queue_offset, delivered_below, self._checkpoint = start
+        self._delivered_before = delivered_below, start.read_second
         self._next_second = self._wheel.next_second(self._read_second)
         self._pending = self._wheel.pending(self._read_second)
 
@@ -213,6 +216,8 @@ class TimerWheelStore:
             return
         now_second = now_ms // PRECISION_MS
         second, magic = int(text) // PRECISION_MS, MAGIC_DEFAULT
+        if message.queue_offset < self._delivered_before[0] and second < self._delivered_before[1]:
+            return
         if second - now_second >= self._roll_window_s:
             magic |= MAGIC_ROLL
             is_short = second - now_second - self._roll_window_s < self._roll_window_s // 3

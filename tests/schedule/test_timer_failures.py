@@ -143,6 +143,40 @@ def test_units_of_records_that_a_log_lost_are_cut(opened: Opened, clock: SetCloc
     assert timed.delivered() == [*range(5), *range(10, 15)]
 
 
+@pytest.mark.parametrize("kept", [0, 52 * 7, 52 * 20 + 30])
+def test_timers_whose_units_are_lost_are_read_from_the_queue_again(
+    kept: int, opened: Opened, clock: SetClock, tmp_path: Path
+) -> None:
+    """The files of the wheel are derived. Without the timer log, every timer that waited was forgotten, silently."""
+    timed = opened()
+    for number in range(30):
+        timed.put("orders", number, clock.at_ms + 1000 * (number + 1))
+    timed.run()
+    timed.timers.save(clock.at_ms)
+    for _ in range(2):
+        clock.at_ms += 5_000
+        timed.run()
+        timed.timers.save(clock.at_ms)
+    delivered = timed.delivered()
+    assert delivered == list(range(10))
+    timed.close()
+    (tmp_path / "store" / "timerwheel").unlink()
+    for path in sorted((tmp_path / "store" / "timerlog").iterdir()):
+        size = path.stat().st_size
+        if int(path.name) >= kept:
+            path.unlink()
+        elif kept < int(path.name) + size:
+            path.write_bytes(path.read_bytes()[:kept].ljust(size, b"\0"))
+    timed = opened()
+    timed.run()
+    assert timed.delivered() == delivered, "what was delivered before an earlier save does not come again"
+    assert timed.timers.pending == 20
+    clock.at_ms += 30_000
+    while timed.run() == clock.at_ms:
+        pass
+    assert timed.delivered() == list(range(30))
+
+
 def test_a_log_that_lost_its_tail_is_delivered_again_from_the_moment_it_knows(
     opened: Opened, clock: SetClock, tmp_path: Path
 ) -> None:
