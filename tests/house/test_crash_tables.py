@@ -23,6 +23,7 @@ POP, POP_FAULTS = "consume/test_pop.py::test_", "consume/test_pop_faults.py::tes
 SEND_MANY, PRODUCER = "produce/test_send_many.py::test_", "produce/test_producer.py::test_"
 TRANSACTIONS, TRANSACTION_CHECKS = "produce/test_transactions.py::test_", "produce/test_transaction_checks.py::test_"
 TRANSACTION_FAULTS = "produce/test_transaction_faults.py::test_a_death_at_every_change_of_the_disk"
+PULL_LIVES = "consume/test_pull_lives.py::test_"
 RETRY, STARTS, ORDERED = (
     "consume/test_retry.py::test_",
     "consume/test_starts.py::test_",
@@ -83,9 +84,11 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "the process is killed after a message was sent back": (
             RETRY + "a_kill_before_offsets_are_written_repeats_nothing_that_was_sent_back",
             STARTS + "copies_of_what_was_sent_back_before_a_kill_are_passed_over",
+            PULL_LIVES + "a_second_copy_of_a_dead_letter_is_passed_over_by_a_later_process_too",
         ),
         "the power fails then": (
             "consume/test_retry_power.py::test_no_message_is_lost_and_failed_ones_are_dead_letters_once",
+            PULL_LIVES + "nothing_is_lost_no_attempt_forgotten_and_each_dead_letter_comes_once",
         ),
         "a queue goes to another member": (
             STARTS + "a_message_that_was_sent_back_behind_one_in_process_comes_no_second_time",
