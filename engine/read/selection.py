@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from ...index.filter.sql_filter import SqlFilter
 from ...index.filter.wanted import message_filter, tags_or_filter
-from ...store.format.light_queues import is_light
+from ...store.format.light_queues import is_light, light_places_in
 from ...store.queue_offsets import QueueKey
 from ...store.stored_message import StoredMessage
 from ...store.topic import is_system_topic
@@ -145,7 +145,7 @@ class Selection:
     ) -> Iterator[StoredMessage]:
         found = store.read(*key, first, tags=self.tags, filter=self.filter, decompress=True, on_corrupt=on_corrupt)
         for message in found:
-            if message.queue_offset >= end:
+            if _queue_offset(message, key) >= end:
                 return
             if self._matches(message):
                 yield message
@@ -176,6 +176,13 @@ class Selection:
         if self.key is not None and self.key not in message.keys and self.key != message.uniq_key:
             return False
         return self.body is None or self.body.search(message.body) is not None
+
+
+def _queue_offset(message: StoredMessage, key: QueueKey) -> int:
+    """In the queue that it was read from: a message in a light queue has that of its own queue."""
+    if not is_light(key[0]):
+        return message.queue_offset
+    return dict(light_places_in(message.properties)).get(key, 0)
 
 
 def _place(message: StoredMessage) -> tuple[int, int]:

@@ -51,7 +51,11 @@ def light_places(topic: str, properties_raw: bytes) -> list[tuple[QueueKey, int]
     length, as in RocketMQ; without queues whose offset is not a number."""
     if OFFSETS_MARK not in properties_raw or not may_be_light(topic):
         return []
-    found = decode_properties(properties_raw)
+    return light_places_in(decode_properties(properties_raw))
+
+
+def light_places_in(found: Mapping[str, str]) -> list[tuple[QueueKey, int]]:
+    """As `light_places`, by the properties of a record that may be light."""
     names = found.get(props.MULTI_DISPATCH, "").split(SEPARATOR)
     offsets = found.get(props.MULTI_QUEUE_OFFSET, "").split(SEPARATOR)
     if len(names) != len(offsets):

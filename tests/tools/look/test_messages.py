@@ -19,6 +19,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoredMessage, StoreSettings
+from flightlog.engine.read.selection import Selection
 from flightlog.tools.records.fields import NAMES, iso_time
 
 if TYPE_CHECKING:
@@ -237,3 +238,15 @@ def test_a_closed_pipe_and_an_interrupt_leave_nothing(cli: Cli, path: Path, tmp_
     assert done.stdout.count("\n") == 1 and done.stderr == ""
     assert cli("cat", path, "--form", "parquet", "-o", tmp_path / "no-folder" / "x").code == 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_all_messages_of_a_light_queue_are_selected(golden: Callable[[str], Path]) -> None:
+    """Those whose offset in their own queue was beyond the light queue's end were taken for later ones."""
+    with flightlog.open_read_only(golden("lmq") / "store") as view:
+        for (topic, queue_id), (first, end) in view.queues().items():
+            if topic.startswith("%LMQ%"):
+                expected = [each.physical_offset for each in view.read(topic, queue_id)]
+                selection = Selection(topics=(topic,))
+                assert [each.physical_offset for each in selection.messages(view)] == expected
+                assert [each.physical_offset for each in selection.newest(view, end)] == expected
+                assert len(list(Selection(topics=(topic,), end_offset=first + 3).messages(view))) == 3

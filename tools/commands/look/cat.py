@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ....engine.read.selection import Selection
+from ....engine.read.sparse_reads import expect_sparse_reads
 from ...program import EXIT_FINDINGS
 from ...records.fields import BodyForm
 from ..arguments import Settings, StorePath, open_view
@@ -84,7 +85,13 @@ def _print(
 ) -> int:
     """Returns how many were printed."""
     with open_view(path, settings) as view:
-        selected = islice(selection.messages(view, on_corrupt="skip"), count)
+        if selection.key is None:
+            bounds = selection.bounds(view)
+            expect_sparse_reads(view, bounds)
+            found = selection.within(view, bounds, on_corrupt="skip")
+        else:
+            found = selection.messages(view, on_corrupt="skip")
+        selected = islice(found, count)
         printed = print_messages(view, selected, form, body_as, output)
         tell_skipped(view)
         return printed

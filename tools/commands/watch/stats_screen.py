@@ -80,7 +80,7 @@ def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]],
     for row in rows[:room]:
         table.add_row(*[Text(cell) for cell in row])
     left_out = len(rows) - room
-    more = f"  ({left_out:,} more: --json or a pipe has all)" if left_out > 0 else ""
+    more = f"  ({left_out:,} more: --json has all)" if left_out > 0 else ""
     return Group(Text(), Text.assemble((title, "bold"), (more, "dim")), table)
 
 
