@@ -20,6 +20,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoredMessage, StoreSettings
 from flightlog.engine.read.selection import Selection
+from flightlog.tools.commands.look.tail import coming
 from flightlog.tools.records.fields import NAMES, iso_time
 
 if TYPE_CHECKING:
@@ -230,6 +231,17 @@ def test_what_comes_is_followed(following: tuple[flightlog.Store, subprocess.Pop
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert process.stderr.read() == ""
+
+
+def test_following_searches_for_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --since it searched every queue by time at each look."""
+    with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
+        store.put(Message("orders", b"before"))
+        with flightlog.open_read_only(store.path) as view:
+            followed = coming(view, Selection(begin_ms=0, end_ms=1 << 50), {("orders", 0): 1})
+            monkeypatch.setattr(flightlog.ReadOnlyStore, "offset_at", lambda *_: pytest.fail("a search by time"))
+            store.put(Message("orders", b"new"))
+            assert next(followed).body == b"new"
 
 
 def test_a_closed_pipe_and_an_interrupt_leave_nothing(cli: Cli, path: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Annotated
 
@@ -41,18 +42,19 @@ def tail(
         ends = {key: end for key, (_, end) in view.queues().items()}
         found: Iterator[StoredMessage] = iter(selection.newest(view, count, on_corrupt="skip") if count else ())
         if follow:
-            found = chain(found, _coming(view, selection, ends))
+            found = chain(found, coming(view, selection, ends))
         print_messages(view, found, form, body_as, output)
         tell_skipped(view)
 
 
-def _coming(view: ReadOnlyStore, selection: Selection, ends: dict[tuple[str, int], int]) -> Iterator[StoredMessage]:
+def coming(view: ReadOnlyStore, selection: Selection, ends: dict[tuple[str, int], int]) -> Iterator[StoredMessage]:
     """What is put from now on; `ends`: one past the last message of each queue that was seen."""
+    of_any_time = replace(selection, begin_ms=None, end_ms=None)  # what comes is checked, not searched for at each look
     while True:
         sys.stdout.flush()
         time.sleep(INTERVAL_S)
         view.refresh()
-        bounds = {key: (max(first, ends.get(key, 0)), end) for key, (first, end) in selection.bounds(view).items()}
+        bounds = {key: (max(first, ends.get(key, 0)), end) for key, (first, end) in of_any_time.bounds(view).items()}
         grown = {key: (first, end) for key, (first, end) in bounds.items() if first < end}
         yield from selection.within(view, grown, on_corrupt="skip")
         ends.update({key: end for key, (_, end) in view.queues().items()})
