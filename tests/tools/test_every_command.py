@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -116,6 +118,69 @@ def test_the_examples_of_a_command_work(
             COMMANDS[name].make_context(name, call[len(words) :])
             continue
         assert run(call) in EXIT_CODES.get(name, {0}), example
+
+
+JSON_CALLS = {
+    "clean": "--idle-minutes 0 --staging staging",
+    "dead-letters list": "billing",
+    "delays list": "",
+    "diff": "other-store",
+    "trim": "--keep-bytes 0",
+    "verify": "",
+}
+"""Arguments behind PATH with which more is printed than by the first example."""
+NO_RESULTS = {"demo", "handover broker-conf", "handover seed", "serve", "metrics"}
+"""They print a file, or run until they are ended."""
+WITH_FORMS = {"cat", "get", "head", "query", "tail"}
+"""They have `--form json`; its fields are those of records/fields.py."""
+JSON_DOCUMENT = Path(__file__).resolve().parents[2] / "docs/tools-json.md"
+
+
+def documented_keys() -> dict[str, set[str]]:
+    """Command -> the paths of its keys: `topics[].name`; `*` is any name."""
+    found: dict[str, set[str]] = {}
+    for section in JSON_DOCUMENT.read_text().split("\n## ")[1:]:
+        name, _, text = section.partition("\n")
+        rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+        found[name.strip("`")] = {key for row in rows for key in re.findall("`([^`]+)`", row)}
+    return found
+
+
+def keys_of(found: Any, prefix: str = "") -> set[str]:
+    """The paths of all keys."""
+    if isinstance(found, list):
+        return {key for each in found for key in keys_of(each, f"{prefix}[]")}
+    if not isinstance(found, dict):
+        return set()
+    start = f"{prefix}." if prefix else ""
+    return {key for name, each in found.items() for key in (start + name, *keys_of(each, start + name))}
+
+
+def test_every_command_with_results_has_json() -> None:
+    without = {name for name, each in COMMANDS.items() if "as_json" not in {option.name for option in each.params}}
+    assert without == NO_RESULTS | WITH_FORMS
+    printed = {name for name in COMMANDS.keys() - without if not name.startswith("bench ")}
+    assert documented_keys().keys() == printed, "docs/tools-json.md has a section for each"
+
+
+@pytest.mark.parametrize("name", sorted(documented_keys()))
+def test_json_has_the_documented_keys(in_shop: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (in_shop / "staging" / "job").mkdir(parents=True)
+    call = [*name.split(), "store", *JSON_CALLS[name].split()] if name in JSON_CALLS else arguments(EXAMPLES[name][0])
+    call = [each for each in call if each not in ("--json", "--watch", "--write")]
+    assert run([*call, "--json"]) in EXIT_CODES.get(name, {0})
+    printed, documented = keys_of(json.loads(capsys.readouterr().out)), documented_keys()[name]
+    patterns = {key: re.compile(re.escape(key).replace(r"\*", r"[^.\[\]]+")) for key in documented}
+    unknown = {key for key in printed if not any(each.fullmatch(key) for each in patterns.values())}
+    assert not unknown, f"printed, not in docs/tools-json.md: {sorted(unknown)}"
+    shown = {key for key, each in patterns.items() if any(map(each.fullmatch, printed))}
+
+    def beside(key: str) -> set[str]:
+        return {each for each in documented if each.rpartition(".")[0] == key.rpartition(".")[0]}
+
+    # Of an object in a list that is empty here, or that is null, nothing is printed.
+    hidden = {key for key in documented - shown if "." not in key or beside(key) & shown}
+    assert not hidden, f"in docs/tools-json.md, not printed: {sorted(hidden)}"
 
 
 def test_the_shell_completes_commands(cli: Cli) -> None:

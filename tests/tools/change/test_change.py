@@ -88,7 +88,7 @@ def test_dead_letters_are_listed(cli: Cli, clean_store: Path) -> None:
         properties = {"RETRY_TOPIC": "late"}
         store.put(Message("%DLQ%billing", b"no", tags="t", keys=["a", "b"], properties=properties))
     listed = json.loads(cli("dead-letters", "list", clean_store, "billing", "--json").out)
-    assert [(each["topic"], each["keys"], each["tags"], each["isRedriven"]) for each in listed] == [
+    assert [(each["topic"], each["keys"], each["tags"], each["is_redriven"]) for each in listed] == [
         ("late", ["a", "b"], "t", False)
     ]
     assert cli("dead-letters", "redrive", clean_store, "billing", "--write").code == 0
@@ -120,6 +120,6 @@ def test_delays_are_listed_and_timers_cancelled(cli: Cli, clean_store: Path, kin
     assert shown.code == 0 and "to be cancelled: orders A, due " in shown.out
     assert cli(*cancel, "--write").code == 0
     listed = json.loads(cli("delays", "list", clean_store, "--topic", "orders", "--json").out)
-    assert [(each["level"], each["uniqKey"]) for each in listed if each["level"] is None] == [(None, "B")]
+    assert [(each["level"], each["uniq_key"]) for each in listed if each["level"] is None] == [(None, "B")]
     again = cli(*cancel)
     assert again.code == 2 and "no timer of it that waits" in again.err

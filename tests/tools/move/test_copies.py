@@ -26,7 +26,7 @@ def test_a_backup_and_a_later_one(
     assert (finished.code, finished.err) == (0, "")
     assert finished.out.startswith("backed up: ") and finished.out.endswith(f"in {out}\n")
     again = cli("backup", clean_store, out, "--json")
-    assert json.loads(again.out) == {"path": str(out), "copiedSize": 0, "segmentCount": 0}
+    assert json.loads(again.out) == {"path": str(out), "copied_size": 0, "segment_count": 0}
     assert fingerprint(clean_store) == before, "nothing of the store is changed"
     assert_clean(out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from ....store.disk.disk import RealDisk
 from ....store.errors import UsageError
 from ...output import Output
 from ...words import printable
-from ..arguments import Group, Settings, StorePath, Write, open_view
+from ..arguments import AsJson, Group, Settings, StorePath, Write, open_view
 from .opening import open_to_change
 
 
@@ -40,6 +41,7 @@ def config_set(
     consume_timeout_minutes: Annotated[int | None, typer.Option(min=0, show_default=False)] = None,
     settings: Settings = None,
     write: Write = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a group's settings would be. Changes them only with --write.
 
@@ -64,6 +66,10 @@ def config_set(
     if write:
         with open_to_change(path, settings) as store:
             store.update_group(group, **changes)
+    if as_json:
+        given = {name: {"before": before[name], "after": value} for name, value in changes.items()}
+        print(json.dumps({"is_written": write, "group": group, "settings": given}, indent=2))
+        return
     output = Output()
     for name, value in changes.items():
         output.line(f"{printable(group)} {name}: {before[name]} -> {value}")

@@ -11,6 +11,7 @@ from ....store.format import property_names as props
 from ....store.format.message_id import decode_message_id
 from ....store.stored_message import StoredMessage
 from ...output import Column, Output
+from ...records.fields import iso_time
 from ...words import count_text, printable, time_text
 from ..arguments import AsJson, Group, Settings, StorePath, open_view
 
@@ -45,13 +46,13 @@ def dead_letters_list(path: StorePath, group: Group, settings: Settings = None, 
 
 def _as_object(letter: StoredMessage, is_redriven: bool) -> dict[str, object]:
     return {
-        "messageId": letter.message_id,
-        "storeTimestampMs": letter.store_timestamp_ms,
+        "message_id": letter.message_id,
+        "store_time": iso_time(letter.store_timestamp_ms),
         "topic": letter.properties.get(props.RETRY_TOPIC, ""),
-        "queueId": letter.queue_id,
-        "queueOffset": letter.queue_offset,
+        "queue_id": letter.queue_id,
+        "queue_offset": letter.queue_offset,
         "tags": letter.tags or "",
         "keys": list(letter.keys),
-        "bodySize": len(letter.body),
-        "isRedriven": is_redriven,
+        "body_size": len(letter.body),
+        "is_redriven": is_redriven,
     }

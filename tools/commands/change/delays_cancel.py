@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -9,8 +10,9 @@ import typer
 from ....engine.delay.waiting_delays import waiting_delays
 from ....store.timer_errors import UnknownTimerError
 from ...output import Output
+from ...records.fields import iso_time
 from ...words import printable, time_text
-from ..arguments import Settings, StorePath, Write, open_view, settings_of
+from ..arguments import AsJson, Settings, StorePath, Write, open_view, settings_of
 from .opening import open_to_change
 from .topic.fields import TopicName
 
@@ -23,6 +25,7 @@ def delays_cancel(
     ],
     settings: Settings = None,
     write: Write = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the timers of a uniq key. Cancels them only with --write. Not for delay levels."""
     opened = settings_of(settings)
@@ -37,5 +40,13 @@ def delays_cancel(
             for deliver_at_ms in due:
                 store.cancel_timer(topic, uniq_key, deliver_at_ms)
             store.flush()
+    if as_json:
+        print(
+            json.dumps(
+                {"is_written": write, "topic": topic, "uniq_key": uniq_key, "deliver_at": [iso_time(ms) for ms in due]},
+                indent=2,
+            )
+        )
+        return
     text = f"{printable(topic)} {printable(uniq_key)}, due {', '.join(map(time_text, due))}"
     Output().line(f"cancelled: {text}" if write else f"to be cancelled: {text}. Cancel it with --write")

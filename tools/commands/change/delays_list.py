@@ -9,6 +9,7 @@ import typer
 
 from ....engine.delay.waiting_delays import waiting_delays
 from ...output import Column, Output
+from ...records.fields import iso_time
 from ...words import count_text, printable, time_text
 from ..arguments import AsJson, Settings, StorePath, open_view, settings_of
 
@@ -26,12 +27,12 @@ def delays_list(
     if as_json:
         listed = [
             {
-                "deliverAtMs": each.deliver_at_ms,
+                "deliver_at": iso_time(each.deliver_at_ms),
                 "level": each.level,
                 "topic": each.topic,
-                "uniqKey": each.uniq_key,
-                "messageId": each.message.message_id,
-                "bodySize": len(each.message.body),
+                "uniq_key": each.uniq_key,
+                "message_id": each.message.message_id,
+                "body_size": len(each.message.body),
             }
             for each in found
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from ....store.errors import TopicNotFoundError
 from ....store.format.light_queues import is_light
 from ...output import Output
 from ...words import printable
-from ..arguments import Group, Settings, StorePath, Write, open_view
+from ..arguments import AsJson, Group, Settings, StorePath, Write, open_view
 from .opening import open_to_change
 
 
@@ -24,6 +25,7 @@ def group_commit(
     offset: Annotated[int, typer.Argument(min=0, help="The next queue offset to consume.", show_default=False)],
     settings: Settings = None,
     write: Write = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a group's offset in one queue. Sets it only with --write, also for a group that is new."""
     with open_view(path, settings) as view:
@@ -34,6 +36,21 @@ def group_commit(
     if write:
         with open_to_change(path, settings) as store:
             store.commit_offset(group, topic, queue, offset)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "is_written": write,
+                    "group": group,
+                    "topic": topic,
+                    "queue_id": queue,
+                    "before": before,
+                    "offset": offset,
+                },
+                indent=2,
+            )
+        )
+        return
     was = "none" if before is None else f"{before:,}"
     text = (
         f"group {printable(group)}, topic {printable(topic)}, queue {queue} ({first:,} to {end:,}): {was} -> {offset:,}"

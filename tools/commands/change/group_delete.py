@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from ....consume.group.stored_groups import stored_groups
 from ....store.disk.disk import RealDisk
 from ...output import Output
 from ...words import count_text, printable
-from ..arguments import Group, Settings, StorePath, Write, open_view
+from ..arguments import AsJson, Group, Settings, StorePath, Write, open_view
 from .opening import open_to_change
 
 
@@ -23,6 +24,7 @@ def group_delete(
     ] = False,
     settings: Settings = None,
     write: Write = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a consumer group has in a store. Deletes it only with --write."""
     with open_view(path, settings) as view:
@@ -33,5 +35,8 @@ def group_delete(
     elif found is None:
         raise GroupNotFoundError(path, group)
     lag, topics = (found.lag, len(found.topics)) if found is not None else (0, 0)
+    if as_json:
+        print(json.dumps({"is_written": write, "group": group, "topics": topics, "lag": lag}, indent=2))
+        return
     text = f"group {printable(group)}: offsets in {count_text(topics, 'topic')}, lag {lag:,}"
     Output().line(f"deleted: {text}" if write else f"to be deleted: {text}. Delete it with --write")

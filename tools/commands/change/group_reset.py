@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ from ....store.disk.disk import RealDisk
 from ....store.errors import InvalidArgumentError, TopicNotFoundError
 from ....store.format.light_queues import is_light
 from ...output import Column, Output
-from ..arguments import Group, Settings, StorePath, Write, open_view
+from ..arguments import AsJson, Group, Settings, StorePath, Write, open_view
 from .opening import open_to_change
 
 
@@ -31,6 +32,7 @@ def group_reset(
     queue: Annotated[int | None, typer.Option(min=0, help="One queue id; otherwise all queues.")] = None,
     settings: Settings = None,
     write: Write = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show where a consumer group would go on in a topic. Resets its offsets only with --write."""
     target = _target(to)
@@ -38,6 +40,10 @@ def group_reset(
     if write:
         with open_to_change(path, settings) as store:
             after = store.reset_offset(group, topic, target, queue_id=queue)
+    if as_json:
+        moved = [{"queue_id": i, "before": before.get(i), "offset": after[i]} for i in after]
+        print(json.dumps({"is_written": write, "group": group, "topic": topic, "queues": moved}, indent=2))
+        return
     output = Output()
     columns = [Column("queue", True), Column("offset", True), Column("new offset", True)]
     rows = [[str(i), f"{before[i]:,}" if i in before else "none", f"{after[i]:,}"] for i in after]

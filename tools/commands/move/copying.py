@@ -23,7 +23,7 @@ def copying(path: Path) -> ProgressBar:
 
 def show_copy(done: str, result: BackupResult, *, as_json: bool) -> None:
     if as_json:
-        found = {"path": str(result.path), "copiedSize": result.copied_size, "segmentCount": result.segment_count}
+        found = {"path": str(result.path), "copied_size": result.copied_size, "segment_count": result.segment_count}
         print(json.dumps(found, indent=2))
         return
     segments = count_text(result.segment_count, "segment")

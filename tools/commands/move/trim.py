@@ -17,6 +17,7 @@ from ....store.errors import UsageError
 from ....store.settings import StoreSettings
 from ...moments import parse_time_ms
 from ...output import Column, Output
+from ...records.fields import iso_time
 from ...words import count_text, printable, size_text, time_text
 from ..arguments import AsJson, Settings, StorePath, Write, open_view, settings_of
 
@@ -80,7 +81,9 @@ def trim(
                 break
             due.append(each)
     if as_json:
-        listed = [{**asdict(each), "path": str(each.path)} for each in due]
+        listed = [
+            {"path": str(each.path), "size": each.size, "written_time": iso_time(each.written_ms)} for each in due
+        ]
         found: dict[str, Any] = {"path": str(path), "is_written": write, "segments": listed}
         print(json.dumps({**found, "unread": [asdict(each) for each in unread]}, indent=2))
         return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from .....engine.topics.topic_admin import topic_changes
 from .....store.errors import TopicNotFoundError
 from ....output import Output
-from ...arguments import Settings, StorePath, Write, open_view
+from ...arguments import AsJson, Settings, StorePath, Write, open_view
 from ..opening import open_to_change
 from .fields import (
     Attributes,
@@ -40,6 +41,7 @@ def topic_alter(
     ] = False,
     settings: Settings = None,
     write: Write = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a topic is, and what it would be. Changes it only with --write. Attributes replace all there were."""
     bits = None if perm is None else perm_of(perm)
@@ -60,6 +62,9 @@ def topic_alter(
                 attributes=attributes,
                 allow_unread=allow_unread,
             )
+    if as_json:
+        print(json.dumps({"is_written": write, "before": asdict(before), "topic": asdict(after)}, indent=2))
+        return
     output = Output()
     output.line(f"was: {topic_text(before)}")
     text = topic_text(after)

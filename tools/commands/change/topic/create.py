@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 from .....engine.topics.topic_admin import created_topic
 from .....store.errors import TopicExistsError
 from .....store.topic import READ_WRITE
 from ....output import Output
-from ...arguments import Settings, StorePath, Write, open_view, settings_of
+from ...arguments import AsJson, Settings, StorePath, Write, open_view, settings_of
 from ..opening import open_to_change
 from .fields import (
     Attributes,
@@ -33,6 +36,7 @@ def topic_create(
     attribute: Attributes = None,
     settings: Settings = None,
     write: Write = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the topic that would be created. Creates it only with --write."""
     bits = READ_WRITE if perm is None else perm_of(perm)
@@ -54,5 +58,8 @@ def topic_create(
                 order=bool(order),
                 attributes=attributes,
             )
+    if as_json:
+        print(json.dumps({"is_written": write, "topic": asdict(topic)}, indent=2))
+        return
     text = topic_text(topic)
     Output().line(f"created: {text}" if write else f"to be created: {text}. Create it with --write")
