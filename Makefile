@@ -92,7 +92,7 @@ CAMPAIGN_TESTS := tests/crash tests/model tests/fuzz tests/consume/test_rebalanc
     tests/consume/test_stores_lives.py tests/consume/test_starts.py tests/faults/test_any_operation.py \
     tests/schedule/test_timer_lives.py tests/schedule/test_level_machine.py tests/interop/test_pop_histories.py \
     tests/consume/test_pop_lives.py tests/consume/test_pop_faults.py tests/produce/test_transaction_machine.py \
-    tests/produce/test_transaction_faults.py tests/consume/test_retry_power.py \
+    tests/produce/test_transaction_faults.py tests/consume/test_retry_power.py tests/consume/test_pull_lives.py \
     tests/interop/test_transaction_histories.py tests/engine/test_life_interrupt.py tests/engine/test_keys_power.py \
     tests/engine/test_follow.py tests/interop/test_follow.py
 campaign: $(VENV)/.all
