@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/c/*.c store/native/c/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test proxy-answers clients soak-serve cluster-demo wheels clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test proxy-answers clients soak-serve cluster-demo large-store wheels clean
 .DEFAULT_GOAL := help
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo 'make targets  every figure that the store has to come to, against its target; ROCKETMQ=FOLDER_OF_JARS, ONLY=put,read'
 	@echo 'make readers, make delay, make messaging  the loads behind docs/; ARGS="--quick --plot delay.svg"'
 	@echo 'make fuzz    the fuzz targets for ten minutes, or SECONDS=3600; needs clang and its compiler-rt'
+	@echo 'make large-store  verify beside reading 10 GiB, and backup of one more segment; GIB=10, FOLDER=where three times that is free'
 	@echo 'make campaign  random histories and power cuts at full size, with new seeds, for some hours'
 	@echo 'make soak    a store under load, kills, power cuts and full disks for an hour, or MINUTES=600'
 	@echo 'make wheels  dist/: wheels for Linux (glibc 2.17 or newer) on x86-64 and aarch64, Python 3.11 or newer'
@@ -218,6 +219,12 @@ SECONDS ?= 600
 JOBS ?= 1
 fuzz: $(VENV)/.all $(VENV)/.fuzz
 	ulimit -c 0; $(PY) tests/fuzz/run.py --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ)
+
+FOLDER ?= .large-store
+GIB ?= 10
+large-store: $(VENV)/.all
+	@mkdir -p $(FOLDER)
+	$(PY) benches/large_store.py $(FOLDER) --gib $(GIB)
 
 # Power cuts and full disks need root. SEED=7 repeats a run; CUTS=1000000 simulates so many power cuts behind it.
 CUTS ?= 0
