@@ -39,7 +39,7 @@ def broker_conf(
     address: str | None = None,
     port: int | None = None,
     broker_id: int = 0,
-    broker_name: str = "broker-a",
+    broker_name: str | None = None,
     cluster_name: str = "DefaultCluster",
     name_server: str = "127.0.0.1:9876",
 ) -> str:
@@ -48,8 +48,10 @@ def broker_conf(
     File sizes are those of the store's files, whatever `settings` leaves out; everything else is what `settings` says,
     the settings that the store is opened with here. Nothing is deleted by age unless `retention_hours` says so: a
     broker without this file deletes what is older than 72 hours. `address` and `port` are the broker's own; None takes
-    those in the newest message, whose id names them, or else `settings.store_host`. A `broker_id` above 0 makes it the
-    conf of a slave, which also serves reads.
+    those in the newest message, whose id names them, or else `settings.store_host`. `broker_name` is the name that the
+    store has had, `settings.broker_name`, unless you give one: what groups received and did not acknowledge names it,
+    and a broker of another name never delivers that. A `broker_id` above 0 makes it the conf of a slave, which also
+    serves reads.
 
     The text is ASCII; comments say why. `StoreSettings.from_broker_conf` reads it back. Nothing is written, no lock is
     taken. Raises StoreNotFoundError, GeometryMismatchError for a size in `settings` that the store does not have,
@@ -64,7 +66,7 @@ def broker_conf(
     check_host("address, port", host)
     lines = [
         *_head(root, settings, host),
-        *_identity(broker_id, broker_name, cluster_name, name_server),
+        *_identity(broker_id, broker_name or settings.broker_name, cluster_name, name_server),
         "",
         "# Sizes of the files that are there: a broker that expects others does not start.",
         *(_line(settings, name) for name in SIZES + (EXTENSION if settings.queue_extension else ())),
@@ -103,6 +105,7 @@ def _head(root: Path, settings: StoreSettings, host: tuple[str, int]) -> Iterato
 
 def _identity(broker_id: int, broker_name: str, cluster_name: str, name_server: str) -> Iterator[str]:
     yield ""
+    yield "# What was received and not acknowledged names its broker: another one would never deliver it again."
     for name, value in (("brokerClusterName", cluster_name), ("brokerName", broker_name), ("namesrvAddr", name_server)):
         yield f"{name}={escaped_value(value)}"
     yield f"brokerId={broker_id}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..consume.group.stored_groups import stored_groups
+from ..consume.pop.pop_topics import REVIVE_TOPIC
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..index.key.index_file import DEFAULT_INDEX_ENTRIES, DEFAULT_INDEX_SLOTS
 from ..index.queue.queue_extension import DEFAULT_EXTENSION_FILE_SIZE
@@ -228,6 +229,18 @@ def _empty_bodies(store: _Store) -> Iterator[HandoverFinding]:
         )
 
 
+def _broker_name(store: _Store) -> Iterator[HandoverFinding]:
+    ours, theirs = store.settings.broker_name, None if store.conf is None else store.conf.broker_name
+    if store.conf is not None and theirs != ours and REVIVE_TOPIC in store.view.topics(include_system=True):
+        yield HandoverFinding(
+            "broker-name",
+            f"groups received messages (Store.receive, gRPC clients) under the name {ours!r}; the conf has "
+            + ("no brokerName" if theirs is None else f"brokerName={theirs}"),
+            "What they did not acknowledge names its broker: one of another name never delivers it again",
+            f"start the broker with brokerName={ours}, or have the groups acknowledge everything first",
+        )
+
+
 def _store_hosts(store: _Store) -> Iterator[HandoverFinding]:
     hosts = store.survey.store_hosts
     expected = store.settings.store_host if store.conf is None else store.conf.settings.store_host
@@ -288,4 +301,7 @@ FINDINGS: tuple[Look, ...] = (
     *(_in_use, _rocksdb, _damage, _file_sizes, _retention),
     *(_topic_names, _group_names),
 )
-NOTES: tuple[Look, ...] = (_closed, _empty_bodies, _store_hosts, _attributes, _batch_queues, _deleted_topics)
+NOTES: tuple[Look, ...] = (
+    *(_closed, _empty_bodies, _broker_name, _store_hosts),
+    *(_attributes, _batch_queues, _deleted_topics),
+)

@@ -37,7 +37,7 @@ def seed_slave(
     address: str,
     port: int | None = None,
     broker_id: int = 1,
-    broker_name: str = "broker-a",
+    broker_name: str | None = None,
     cluster_name: str = "DefaultCluster",
     name_server: str = "127.0.0.1:9876",
     disk: Disk | None = None,

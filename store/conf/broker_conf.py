@@ -83,6 +83,7 @@ BROKER_DEFAULTS: Mapping[str, Any] = {"retention_hours": 72}
 ADDRESS, PORT = "brokerIP1", "listenPort"
 ROOT, COMMIT_LOG = "storePathRootDir", "storePathCommitLog"
 READ_ONLY_LOG = "readOnlyCommitLogStorePaths"
+BROKER_NAME = "brokerName"
 
 KEPT = frozenset({*NAMES.values(), ADDRESS, PORT, ROOT, COMMIT_LOG, READ_ONLY_LOG})
 """RocketMQ's names of the settings that are taken over. What becomes of the others: store/conf/broker_promises.py."""
@@ -98,6 +99,8 @@ class BrokerConf:
     """The store's folder (`storePathRootDir`); None where the file does not say it, which means `$HOME/store`."""
     commit_log: str | None
     """`storePathCommitLog` as it stands there; None means `commitlog` in the store's folder."""
+    broker_name: str | None
+    """`brokerName`; None where the file does not say it, which means the name of the machine."""
     mapped: tuple[str, ...]
     """RocketMQ's names of what is in `settings` now, in the order of the file."""
     ignored: tuple[str, ...]
@@ -196,6 +199,7 @@ class _Conf:
             settings,
             None if root is None else Path(root),
             commit_log,
+            self._found[BROKER_NAME].value.strip() if BROKER_NAME in self._found else None,
             tuple(name for name in self._found if name in self._mapped),
             tuple(name for name in self._found if name in KNOWN and name not in named),
             unkept,

@@ -136,3 +136,9 @@ def test_a_store_that_is_open_and_one_that_is_not_there(tmp_path: Path, small_st
 def test_java_reads_any_value_back(text: str) -> None:
     [found] = parse_properties(f"key={escaped_value(text)}".encode("ascii"))
     assert found.value == text
+
+
+def test_the_broker_has_the_name_that_the_store_had(small_store: Path) -> None:
+    """What was popped and not acknowledged names it; a broker-a looked for it at a broker "store", and gave up."""
+    assert conf_of(small_store)["brokerName"] == StoreSettings().broker_name
+    assert conf_of(small_store, StoreSettings(broker_name="orders-1"))["brokerName"] == "orders-1"

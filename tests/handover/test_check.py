@@ -186,3 +186,12 @@ def test_wrong_calls(tmp_path: Path, small_store: Path) -> None:
         handover.check(tmp_path / "nothing")
     with pytest.raises(InvalidSettingsError):
         handover.check(small_store, tmp_path / "no.conf")
+
+
+def test_a_broker_of_another_name(small_store: Path, names: Callable[..., dict[str, HandoverFinding]]) -> None:
+    assert "broker-name" not in names(small_store, "brokerName=broker-a\n")
+    with flightlog.open(small_store, StoreSettings.small()) as store:
+        assert store.receive("billing", "orders", 3)
+    assert "broker-name" not in names(small_store)
+    found = names(small_store, "brokerName=broker-a\n")["broker-name"]
+    assert "'store'" in found.found and "brokerName=broker-a" in found.found and "brokerName=store" in found.mend

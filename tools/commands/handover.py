@@ -28,7 +28,7 @@ handover = typer.Typer(
 )
 
 Port = Annotated[int | None, typer.Option(help="The broker's port.", show_default="that in the ids")]
-BrokerName = Annotated[str, typer.Option(help="brokerName.")]
+BrokerName = Annotated[str | None, typer.Option(help="brokerName.", show_default="that of the settings, else store")]
 Cluster = Annotated[str, typer.Option(help="brokerClusterName.")]
 NameServer = Annotated[str, typer.Option(help="namesrvAddr: addresses separated by ;.")]
 
@@ -99,7 +99,7 @@ def broker_conf(
     path: StorePath,
     address: Annotated[str | None, typer.Option(help="The broker's address.", show_default="that in the ids")] = None,
     port: Port = None,
-    name: BrokerName = "broker-a",
+    name: BrokerName = None,
     cluster: Cluster = "DefaultCluster",
     name_server: NameServer = "127.0.0.1:9876",
     settings: Settings = None,
@@ -127,7 +127,7 @@ def seed(
     address: Annotated[str, typer.Option(help="The slave's address.", show_default=False)],
     port: Port = None,
     broker_id: Annotated[int, typer.Option(help="brokerId: 1 or more.", min=1)] = 1,
-    name: BrokerName = "broker-a",
+    name: BrokerName = None,
     cluster: Cluster = "DefaultCluster",
     name_server: NameServer = "127.0.0.1:9876",
     settings: Settings = None,
