@@ -68,8 +68,8 @@ class StoreCopy:
     target: Path
     settings: StoreSettings
     for_broker: bool = False
-    """Whether a broker is to start from the copy: without `abort` and the folder `flightlog/`. The caller holds the
-    lock of the store."""
+    """Whether a broker is to start from the copy: without `abort`, and of the folder `flightlog/` only what tells which
+    records are those of deleted topics, for who reads the copy here. The caller holds the lock of the store."""
     is_unchanged: Callable[[Path, int], bool] = lambda _, size: False
     """Whether a full segment, of this path and size, is in the copy already."""
     segment_copied: Callable[[Path, int], None] = lambda _, size: None
@@ -132,6 +132,8 @@ class StoreCopy:
         """The small files, the progress page first."""
         paths = [progress_path(self.root), self.root / ABORT_FILE] if not self.for_broker else []
         paths.append(self.root / CHECKPOINT_FILE)
+        if self.for_broker:
+            paths.append(deleted_path(self.root))
         for name in (CONFIG_FOLDER, FLIGHTLOG_FOLDER) if not self.for_broker else (CONFIG_FOLDER,):
             folder = self.root / name
             for entry in self.disk.list(folder):
