@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/c/*.c store/native/c/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test proxy-answers clients soak-serve cluster-demo large-store wheels clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test proxy-answers clients soak-serve cluster cluster-demo large-store wheels clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,7 +28,8 @@ help:
 	@echo 'make load-test  tests of clocks, threads, processes, sockets: ROUNDS=20 times at load 40 (PROCESSES=40, TESTS=files)'
 	@echo 'make proxy-answers  do proxies of RocketMQ answer as recorded? PROXIES=5.5.0, RECORD=1'
 	@echo 'make clients  official clients of every language, oldest and newest, at the server; AGAINST=FOLDER_OF_JARS, ONLY=java'
-	@echo 'make cluster-demo  a store goes to RocketMQ with two brokers, loses its master and comes back; RELEASE=5.3.3'
+	@echo 'make cluster  RocketMQ of several releases takes stores over, replicates them, fails over, and gives them back'
+	@echo 'make cluster-demo  a store goes to RocketMQ with two brokers, loses its master and comes back; RELEASE=5.5.0'
 	@echo 'make soak-serve  clients that come and go at a server; MINUTES=30 CLIENTS=200'
 	@echo 'make check   ruff and mypy'
 	@echo 'make docs    site/: the documents and the API reference; broken links and references fail'
@@ -166,6 +167,10 @@ clients: $(VENV)/.all
 # Needs Java and Maven, which fetches RocketMQ (about 90 MB) once. Four Java processes of at most 400 MB each.
 cluster-demo: $(VENV)/.all
 	@ulimit -c 0; $(PY) tests/cluster/demo.py $(VENV)/cluster-demo $(if $(RELEASE),--version $(RELEASE))
+
+# Every release, geometry and role; CI runs a part of it. One test at a time: each has up to five Java processes.
+cluster: $(VENV)/.all
+	ulimit -c 0; $(PYTEST) -n0 --full tests/cluster $(PYTEST_ARGS)
 
 CLIENTS ?= 200
 soak-serve: MINUTES ?= 30

@@ -83,9 +83,9 @@ class Box:
             f'fill="{self.colour.fill}" stroke="{self.colour.line}" stroke-width="1.5"/>'
         ]
         first = self.y + (self.height - height + 6) / 2 + 14
-        drawn.append(_text(self.middle, first, self.title, TITLE_SIZE, self.colour.line, bold=True))
+        drawn.append(drawn_text(self.middle, first, self.title, TITLE_SIZE, self.colour.line, bold=True))
         for place, line in enumerate(self.lines, 1):
-            drawn.append(_text(self.middle, first + place * LINE_HEIGHT, line, TEXT_SIZE, INK))
+            drawn.append(drawn_text(self.middle, first + place * LINE_HEIGHT, line, TEXT_SIZE, INK))
         return drawn
 
 
@@ -109,7 +109,7 @@ class Arrow:
         ]
         for place, line in enumerate(self.note.split("\n") if self.note else ()):
             x, y = self.note_at[0], self.note_at[1] + place * 15
-            drawn.append(_text(x, y, line, NOTE_SIZE, FAINT, anchor=self.anchor, halo=True))
+            drawn.append(drawn_text(x, y, line, NOTE_SIZE, FAINT, anchor=self.anchor, halo=True))
         return drawn
 
 
@@ -117,7 +117,7 @@ def _width(text: str, size: float, em: float = EM) -> float:
     return len(text) * size * em
 
 
-def _text(
+def drawn_text(
     x: float,
     y: float,
     text: str,
@@ -317,7 +317,7 @@ def _floors() -> list[str]:
         drawn += box.draw()
         x = box.right + 10
     told = "A room imports only from rooms to its right; produce, consume and spark do not import each other."
-    drawn.append(_text(MARGIN, y + 70, told, NOTE_SIZE, FAINT, anchor="start"))
+    drawn.append(drawn_text(MARGIN, y + 70, told, NOTE_SIZE, FAINT, anchor="start"))
     return drawn
 
 
@@ -339,8 +339,8 @@ def drawing() -> str:
         'stroke-dasharray="6 5"/>',
         f'<rect x="{C1}" y="{FOLDER_Y}" width="{C4 + W4 - C1}" height="{FILES_Y + FILES_HEIGHT + 10 - FOLDER_Y}" '
         f'rx="8" fill="{FILES.fill}" stroke="{FILES.line}"/>',
-        _text(C4 + W4 - 10, FOLDER_Y + 23, "The store: one directory", TEXT_SIZE, INK, anchor="end", bold=True),
-        *(_text(x, y, head, TITLE_SIZE, FAINT, anchor="start", bold=True) for x, y, head in heads),
+        drawn_text(C4 + W4 - 10, FOLDER_Y + 23, "The store: one directory", TEXT_SIZE, INK, anchor="end", bold=True),
+        *(drawn_text(x, y, head, TITLE_SIZE, FAINT, anchor="start", bold=True) for x, y, head in heads),
     ]
     for box in BOXES:
         lines += box.draw()

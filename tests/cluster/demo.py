@@ -10,6 +10,7 @@ import argparse
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -17,23 +18,17 @@ from typing import Any
 
 import flightlog
 from flightlog import Message, StoreSettings, handover
-from flightlog.tests.cluster.jars import NEWEST, jars_of
-from flightlog.tests.cluster.processes import Cluster, free_port, with_lines
-from flightlog.tests.cluster.states import group_offset, is_routed, max_offset, port_of, replicas, wait_until
+from flightlog.tests.cluster.jars import FIRST, jars_of
+from flightlog.tests.cluster.pairs import pair_of
+from flightlog.tests.cluster.processes import Cluster
 from flightlog.tests.support.rocketmq_clients import Address, PythonClients, persistently
 
 TOPIC, GROUP, QUEUES = "orders", "billing", 4
 BEFORE, READ_HERE, SENT, READ_THERE, SENT_AFTER = 2000, 600, 300, 500, 300
 SETTINGS = StoreSettings.small()
 INVISIBLE_S = 10
-QUIET_S = 15.0
-"""So long nothing came: everything was read. What was received and not acknowledged comes again before."""
-CONTROLLED = {
-    "enableControllerMode": "true",
-    "allAckInSyncStateSet": "true",
-    "controllerHeartBeatTimeoutMills": 3000,
-    "brokerId": -1,
-}
+PATIENCE_S = 300.0
+"""What was received and not acknowledged comes again, but not at once."""
 
 
 class Teller:
@@ -65,20 +60,6 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def controlled(cluster: Cluster, plain: str, path: Path, folder: Path) -> dict[str, str]:
-    """The conf of each of two brokers under the controller: one has the folder, one has nothing."""
-    found = {}
-    for name, root in (("broker-1", path), ("broker-2", folder / "second")):
-        own = {"listenPort": free_port(), "storePathRootDir": root, "storePathCommitLog": root / "commitlog"}
-        found[name] = with_lines(plain, {**CONTROLLED, "controllerAddr": cluster.controller, **own})
-    return found
-
-
-def port_in(conf: str) -> int:
-    [line] = [line for line in conf.splitlines() if line.startswith("listenPort=")]
-    return port_of(line.replace("=", ":"))
-
-
 def send(clients: PythonClients, producer: Any, first: int, count: int) -> list[str]:
     """Bodies whose sends were acknowledged."""
     for number in range(first, first + count):
@@ -86,29 +67,18 @@ def send(clients: PythonClients, producer: Any, first: int, count: int) -> list[
     return [f"order {number:05d}" for number in range(first, first + count)]
 
 
-def read(consumer: Any, seen: Counter[str], count: int | None) -> None:
-    """Read so many, or everything that is there."""
-    quiet_since_s = time.monotonic()
-    while (len(seen) < count) if count is not None else (time.monotonic() - quiet_since_s < QUIET_S):
+def read(consumer: Any, seen: Counter[str], is_enough: Callable[[], bool]) -> None:
+    """Raises TimeoutError."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_enough():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"{len(seen):,} messages were read in {PATIENCE_S:.0f} s, and no more")
         try:
-            found = consumer.receive(32, INVISIBLE_S)
-            for message in found or ():
+            for message in consumer.receive(32, INVISIBLE_S) or ():
                 consumer.ack(message)
                 seen[message.body.decode()] += 1
-                quiet_since_s = time.monotonic()
-        except Exception as e:  # the client says that a broker has gone by errors of many kinds
-            if time.monotonic() - quiet_since_s > 8 * QUIET_S:
-                raise TimeoutError("nothing could be read") from e
+        except Exception:  # the client says by errors of many kinds that a broker has gone; the deadline ends it
             time.sleep(0.5)
-
-
-def offsets(port: int) -> list[int | None]:
-    return [group_offset(port, GROUP, TOPIC, queue_id) for queue_id in range(QUEUES)]
-
-
-def caught_up(ports: list[int]) -> bool:
-    ends = [[max_offset(port, TOPIC, queue_id) for queue_id in range(QUEUES)] for port in ports]
-    return ends[0] == ends[1] and sum(ends[0]) >= BEFORE
 
 
 def run(version: str, folder: Path) -> None:
@@ -120,43 +90,37 @@ def run(version: str, folder: Path) -> None:
     with Cluster(jars, folder / "processes") as cluster, ExitStack() as undo:
         cluster.start_name_server(has_controller=True)
         tell(f"name server at {cluster.name_server}, a controller in it at {cluster.controller}")
-        plain = handover.broker_conf(path, SETTINGS, address="127.0.0.1", name_server=cluster.name_server)
-        texts = controlled(cluster, plain, path, folder)
-        ports = [port_in(text) for text in texts.values()]
-        report = handover.check(path, written(folder / "broker.conf", plain), settings=SETTINGS)
+        conf = handover.broker_conf(path, SETTINGS, address="127.0.0.1", name_server=cluster.name_server)
+        report = handover.check(path, written(folder / "broker.conf", conf), settings=SETTINGS)
         assert report.is_fit, report.findings
         notes = ", ".join(note.name for note in report.notes) or "none"
         tell(f"handover check: {report.records:,} records, fit for a broker; notes: {notes}")
-        master = cluster.start_broker("broker-1", texts["broker-1"])
-        tell(f"broker 1 at 127.0.0.1:{ports[0]} on the folder of flightlog, with the conf of `handover broker-conf`")
-        cluster.start_broker("broker-2", texts["broker-2"])
-        wait_until("the second broker has everything", lambda: caught_up(ports))
-        wait_until("both are in sync", lambda: len(replicas(cluster.controller)["inSyncReplicas"]) == 2)
-        tell(f"broker 2 at 127.0.0.1:{ports[1]} began with nothing, and has copied everything")
-        wait_until("the topic is routed", lambda: is_routed(cluster.name_server, TOPIC))
+        pair = pair_of(cluster, path, folder / "second", TOPIC, QUEUES, BEFORE)
+        master = pair.start_master(SETTINGS)
+        tell(f"broker 1 at 127.0.0.1:{pair.ports[0]} on flightlog's folder, with the conf of `handover broker-conf`")
+        other = pair.start_other()
+        tell(f"broker 2 at 127.0.0.1:{pair.ports[1]} began with nothing, and has copied everything")
         address = cluster.start_proxy()
         clients = PythonClients(Address(address), undo)
         producer, consumer = clients.producer(TOPIC), clients.simple_consumer(GROUP, {TOPIC: None})
         tell(f"proxy at {address}; the official Python client is connected")
         sent = send(clients, producer, BEFORE, SENT)
-        read(consumer, seen, READ_THERE)
+        read(consumer, seen, lambda: len(seen) >= READ_THERE)
         tell(f"sent {len(sent):,} more, read {len(seen):,} of the group's: it went on where flightlog left it")
         assert not seen.keys() & read_here, sorted(seen.keys() & read_here)
-        wait_until("the group's offsets are on both brokers", lambda: offsets(ports[0]) == offsets(ports[1]))
-        tell(f"broker 2 has the group's offsets, {offsets(ports[1])}")
+        pair.wait_for_offsets(GROUP)
+        tell(f"broker 2 has the group's offsets, {pair.group_offsets(1, GROUP)}")
         master.kill()
         tell("kill -9 of broker 1, the master")
-        survivor = wait_until(
-            "the other one is master",
-            lambda: port_of(replicas(cluster.controller)["masterAddress"] or ":0") == ports[1],
-        )
-        assert survivor
+        pair.wait_for_new_master()
         tell("the controller made broker 2 the master")
         sent += send(clients, producer, BEFORE + SENT, SENT_AFTER)
-        read(consumer, seen, None)
+        owed = ({f"order {number:05d}" for number in range(BEFORE)} | set(sent)) - read_here
+        read(consumer, seen, lambda: seen.keys() >= owed)
         again = sum(count - 1 for count in seen.values())
-        tell(f"sent {SENT_AFTER:,} more and read to the end: {len(seen):,} different messages, {again:,} a second time")
-    tell("stopped: brokers, proxy, name server")
+        tell(f"sent {SENT_AFTER:,} more and read to the end: {len(seen):,} messages, {again:,} a second time")
+        other.stop()
+    tell("stopped: broker 2, proxy, name server")
     take_back(tell, folder, seen.keys() | read_here, sent)
 
 
@@ -177,7 +141,7 @@ def take_back(tell: Teller, folder: Path, seen: set[str], sent: list[str]) -> No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="for everything; what it has from an earlier run is removed")
-    parser.add_argument("--version", default=NEWEST, help="of RocketMQ (default %(default)s)")
+    parser.add_argument("--version", default=FIRST, help="of RocketMQ (default %(default)s)")
     arguments = parser.parse_args()
     folder = arguments.folder.absolute()
     shutil.rmtree(folder, ignore_errors=True)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from flightlog import StoreSettings
 from flightlog.serve.remoting.wire.codes import RequestCode
 from flightlog.tests.support.remoting_client import RemotingClient
 
@@ -58,7 +59,7 @@ def group_offset(port: int, group: str, topic: str, queue_id: int) -> int | None
     return int(answer.fields["offset"]) if answer.code == 0 else None
 
 
-def replicas(controller: str, broker: str = "broker-a") -> dict[str, Any]:
+def replicas(controller: str, broker: str = StoreSettings().broker_name) -> dict[str, Any]:
     """What the controller says of a broker: masterAddress, inSyncReplicas, …"""
     with RemotingClient(port_of(controller)) as client:
         answer = client.call(GET_SYNC_STATE_DATA, {}, [broker])

@@ -26,9 +26,10 @@ def test_every_file_in_code_font_exists(house: House, document: str) -> None:
     assert [name for name in sorted(files) if not (house.root / name).is_file()] == []
 
 
-def test_the_picture_is_the_one_that_its_program_draws(house: House) -> None:
-    drawn = runpy.run_path(str(house.root / "docs/architecture_svg.py"))["drawing"]()
-    assert (house.root / "docs/architecture.svg").read_text() == drawn
+@pytest.mark.parametrize("name", ["architecture", "road"])
+def test_the_picture_is_the_one_that_its_program_draws(house: House, name: str) -> None:
+    drawn = runpy.run_path(str(house.root / f"docs/{name}_svg.py"))["drawing"]()
+    assert (house.root / f"docs/{name}.svg").read_text() == drawn
 
 
 def test_every_thread_of_a_store_is_in_the_table_of_threads(house: House) -> None:
