@@ -104,7 +104,7 @@ campaign: $(VENV)/.all
 # admission control (4.2). All that goes through Spark but clusters, live writers and remote stores, which take long. The
 # bytes of golden stores reach every Spark by the same columns: one store of each shape of rows is enough here.
 LOWEST_SPARK := 4.0
-LOWEST_SPARK_TESTS := $(addprefix tests/spark/test_,source.py source_golden.py source_options.py source_write.py \
+LOWEST_SPARK_TESTS := $(addprefix tests/spark/test_,source.py queue_table.py source_golden.py source_options.py source_write.py \
     source_selection.py source_places.py streaming.py stream_write.py tables.py recipes.py session.py)
 LOWEST_SPARK_CHOICE := (not (golden and not (rollover or delay-tx or flipped or compressed or inner_batches))) \
     and not (streams_may_begin_in_one_moment and False)

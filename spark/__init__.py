@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .session import session
+from .session import queues, session
 
 if TYPE_CHECKING:
     from .source import DefaultSource
 
-__all__ = ["DefaultSource", "session"]
+__all__ = ["DefaultSource", "queues", "session"]
 
 
 def __dir__() -> list[str]:

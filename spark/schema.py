@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,25 @@ CORRUPT = Column(
     "struct<file:string,offset:bigint,reason:string>",
     "of a damaged place: its segment file, the physical offset where it begins, what was found there; else null",
 )
+QUEUE_COLUMNS = (
+    Column("topic", "string", "the topic; see the option subscribe for which are shown"),
+    Column("partition", "int", "the queue id"),
+    Column("firstOffset", "bigint", "the queue offset of its first message; null without one, as in the next three"),
+    Column("lastOffset", "bigint", "the queue offset of its last message"),
+    Column("firstTimestamp", "timestamp", "when the first was stored; null also where its record is damaged"),
+    Column("lastTimestamp", "timestamp", "when the last was stored, likewise"),
+    Column("count", "bigint", "how many messages it holds"),
+    Column("bytes", "bigint", "the bytes of their records, by the entries of the queue"),
+    Column("groupLag", "map<string,bigint>", "how many messages are behind the offset of each group that has any here"),
+)
+"""The columns of `table=queues`; with `store` where a query can have several."""
 ADDED_BY = {HEADERS.name: "includeHeaders=true", CORRUPT.name: "onCorrupt=rows"}
 """Which option adds a column."""
 
 HEADER_FIELDS = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 ARROW_TYPES: dict[str, Any] = {
     **message.ARROW_TYPES,
+    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
     HEADERS.type: pa.list_(pa.field("element", pa.struct(HEADER_FIELDS))),
     CORRUPT.type: pa.struct([("file", pa.string()), ("offset", pa.int64()), ("reason", pa.string())]),
 }
@@ -66,6 +79,7 @@ SPARK_TYPES: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "array<string>": ArrayType(StringType()),
     "map<string,string>": MapType(StringType(), StringType()),
+    "map<string,bigint>": MapType(StringType(), LongType()),
     HEADERS.type: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
     CORRUPT.type: StructType(
         [StructField("file", StringType()), StructField("offset", LongType()), StructField("reason", StringType())]
@@ -92,6 +106,15 @@ def find_column(name: str, added: Sequence[Column] = (HEADERS, CORRUPT)) -> Colu
     raise InvalidSettingsError(f"column {name!r}: only the option {ADDED_BY[column.name]} adds it")
 
 
+def find_queue_column(name: str) -> Column:
+    """A column of `table=queues`, in any case. Raises InvalidSettingsError for another name."""
+    for column in (*QUEUE_COLUMNS, STORE):
+        if column.name.lower() == name.lower():
+            return column
+    names = ", ".join(column.name for column in (*QUEUE_COLUMNS, STORE))
+    raise InvalidSettingsError(f"column {name!r}: the table of queues has no such column, but {names}")
+
+
 def require_corrupt(names: Collection[str], added: Sequence[Column]) -> None:
     """Raises InvalidSettingsError if damaged places are shown as rows without the column that marks them."""
     if CORRUPT in added and CORRUPT.name not in names:
@@ -103,20 +126,21 @@ def require_corrupt(names: Collection[str], added: Sequence[Column]) -> None:
 
 def spark_schema(names: Sequence[str] = (), shown: Sequence[Column] = message.COLUMNS) -> StructType:
     """The columns of these names, in this order; without names all that are `shown`."""
-    columns = [BY_NAME[name] for name in names] if names else shown
+    known = BY_NAME | {column.name: column for column in shown}
+    columns = [known[name] for name in names] if names else shown
     return StructType([StructField(column.name, SPARK_TYPES[column.type]) for column in columns])
 
 
-def arrow_schema(wanted: StructType, added: Sequence[Column] = ()) -> Any:
+def arrow_schema(wanted: StructType, added: Sequence[Column] = (), find: Callable[[str], Column] | None = None) -> Any:
     """The Arrow schema of batches for a Spark schema: a user's, or one of `spark_schema`. `added` are the columns that
-    options add.
+    options add; `find` finds a column in place of `find_column`.
 
     Raises InvalidSettingsError for a column that is unknown, of another type, NOT NULL, or named twice, and as
     `require_corrupt`.
     """
     fields: dict[str, Any] = {}
     for field in wanted.fields:
-        column = find_column(field.name, added)
+        column = find_column(field.name, added) if find is None else find(field.name)
         if field.dataType != SPARK_TYPES[column.type]:
             asked = field.dataType.simpleString()
             raise InvalidSettingsError(f"column {field.name!r}: the schema says {asked}, expected {column.type}")

@@ -15,7 +15,7 @@ import pkgutil
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from .requirements import find_java, require_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger("flightlog.spark")
 
@@ -80,6 +80,16 @@ def session(
     if isinstance(spark, SparkSession):  # not one of Spark Connect, whose JVM is elsewhere
         _allow_concurrent_stream_starts(spark)
     return spark
+
+
+def queues(path: str | os.PathLike[str] | Sequence[str], **options: str) -> DataFrame:
+    """The queues of one or more stores as a DataFrame: a row for each, from its entries alone. docs/spark.md has the
+    columns. `options` as `subscribe="orders"`, `includeInternal="true"`.
+
+    Uses the running Spark session, or starts a local one. Raises as `session`, and as `load` does for a wrong path.
+    """
+    reader = session().read.format("flightlog").options(table="queues", **options)
+    return reader.load(os.fspath(path) if isinstance(path, (str, os.PathLike)) else list(path))
 
 
 def _scratch_directory() -> Path:

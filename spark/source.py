@@ -37,8 +37,9 @@ from .options.read_options import ReadOptions, parse_options
 from .options.write_options import parse_write_options
 from .plan.batch_planning import LogPartition, plan_batch
 from .plan.filters import bounds_of, filter_text, filters_are_coming
+from .read.queue_table import queue_batch
 from .read.reading import read_ranges
-from .schema import arrow_schema, find_column, options_of_new_table, options_of_read, spark_schema, with_options
+from .schema import arrow_schema, options_of_new_table, options_of_read, spark_schema, with_options
 from .write.writing import LogBatchWriter, refuse_overwrite
 
 quieten_closed_sockets()  # here, as every worker that finds, plans, reads or writes for us imports this module
@@ -77,11 +78,13 @@ class DefaultSource(DataSource):
         return LogStreamReader(tasks.options, tasks)
 
     def _tasks(self, options: ReadOptions, schema: StructType) -> LogBatchReader:
-        names = arrow_schema(schema, options.added).names
+        names = arrow_schema(schema, options.added, options.find).names
         if options.columns and [name.lower() for name in names] != [name.lower() for name in options.columns]:
             raise InvalidSettingsError(
                 f"columns={','.join(options.columns)!r} beside a schema of {', '.join(names)}: expected one of them"
             )
+        if options.table == "queues":
+            return QueueTableReader(options, schema)
         takes_filters = options.pushes_filters and filters_are_coming()
         return (FilteredReader if takes_filters else LogBatchReader)(options, schema)
 
@@ -114,7 +117,7 @@ class LogBatchReader(DataSourceReader):
     """Plans once, in a worker of the driver; `read` runs in tasks, each with a copy of this object."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        names = tuple(find_column(field.name, options.added).name for field in schema.fields)
+        names = tuple(options.find(field.name).name for field in schema.fields)
         self.options, self._wanted = replace(options, columns=names), schema
         self._pushed: list[str] = []
         """The filters that became bounds, for the log line."""
@@ -133,6 +136,21 @@ class LogBatchReader(DataSourceReader):
         _freeze()
         schema = arrow_schema(self._wanted, self.options.added)
         yield from read_ranges(partition.ranges, schema, self.options)
+
+
+class QueueTableReader(LogBatchReader):
+    """Reads the table of queues: a row a queue, a task a store."""
+
+    @entry
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(location) for location in self.options.stores]
+
+    @iterating_entry
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The queues of a store as one RecordBatch. Raises as `queue_batch`."""
+        _freeze()
+        schema = arrow_schema(self._wanted, find=self.options.find)
+        yield queue_batch(partition.value, list(self.options.columns), schema, self.options)
 
 
 class FilteredReader(LogBatchReader):

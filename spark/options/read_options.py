@@ -2,6 +2,8 @@
 
     path, paths      the folders that hold the stores' commitlog/; what load() is given (stores.py)
     storageOptions   a JSON object for the library that reads a remote store (storages.py)
+    table            messages (default): a row a message; queues: a row a queue (schema.py has its columns), for which
+                     only the paths, columns, includeInternal and the choice of queues count
     columns          the columns to read, with commas between; all by default, and every one costs time. `store` is
                      one of them by default where path can name several stores
     includeInternal  true: prepared and rollback records and RocketMQ's internal topics too
@@ -52,17 +54,20 @@ from ...store.errors import InvalidSettingsError, UsageError
 from ...store.format.light_queues import LIGHT_PREFIX, is_light
 from ...store.format.record import INT32_MAX, INT64_MAX
 from ...store.queue_offsets import QueueKey
-from ..schema import CORRUPT, HEADERS, STORE, find_column, require_corrupt
+from ..schema import CORRUPT, HEADERS, QUEUE_COLUMNS, STORE, find_column, find_queue_column, require_corrupt
 from .bounds import GREATEST, LEAST, NO_BOUNDS, Bounds, Span, is_internal
 from .stores import StoreLocation, parse_stores
 
 NAMES = (
-    *("path", "paths", "storageOptions", "columns", "includeInternal", "includeHeaders", "decompress", "onCorrupt"),
-    *("splitBytes", "minPartitions", "tags", "pushDownPredicate", "subscribe", "subscribePattern", "assign"),
+    *("path", "paths", "storageOptions", "table", "columns", "includeInternal", "includeHeaders", "decompress"),
+    *("onCorrupt", "splitBytes", "minPartitions", "tags", "pushDownPredicate"),
+    *("subscribe", "subscribePattern", "assign"),
     *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("failOnDataLoss", "maxOffsetsPerTrigger"),
 )
+OF_QUEUES = ("path", "paths", "storageOptions", "table", "columns", "includeInternal")
+"""Options of the table of queues, beside those in WAYS."""
 WAYS = ("subscribe", "subscribePattern", "assign")
 
 DEFAULT_SPLIT_BYTES = 256 << 20  # smaller tasks cost more than they spread, larger ones leave cores idle
@@ -75,6 +80,8 @@ EARLIEST, LATEST = -2, -1
 
 OnCorrupt = Literal["fail", "skip", "rows"]
 Unmatched = Literal["error", "latest"]
+Table = Literal["messages", "queues"]
+TABLES: Sequence[Table] = ("messages", "queues")
 ON_CORRUPT: Sequence[OnCorrupt] = ("fail", "skip", "rows")
 UNMATCHED: Sequence[Unmatched] = ("error", "latest")
 
@@ -141,6 +148,7 @@ class ReadOptions:
     """One at least, as parsed."""
     shows_store: bool = False
     """Whether `store` is one of all columns."""
+    table: Table = "messages"
     columns: tuple[str, ...] = ()
     """Empty: all."""
     include_internal: bool = False
@@ -171,7 +179,12 @@ class ReadOptions:
     @property
     def shown(self) -> tuple[Column, ...]:
         """The columns of a query that names none, in order."""
-        return (*COLUMNS, *((STORE,) if self.shows_store else ()), *self.added)
+        of_table = COLUMNS if self.table == "messages" else QUEUE_COLUMNS
+        return (*of_table, *((STORE,) if self.shows_store else ()), *self.added)
+
+    def find(self, name: str) -> Column:
+        """The column of this name. Raises InvalidSettingsError for another name."""
+        return find_column(name, self.added) if self.table == "messages" else find_queue_column(name)
 
     @property
     def reads_the_log(self) -> bool:
@@ -210,6 +223,8 @@ class ReadOptions:
 
     def require_stream(self) -> None:
         """Raises InvalidSettingsError for options that are valid only for a batch."""
+        if self.table == "queues":
+            raise InvalidSettingsError("table=queues: the table of queues is no stream; read it with spark.read")
         if self.ending is not None:
             raise InvalidSettingsError("endingOffsets, endingTimestamp: a stream has no end; expected none of them")
 
@@ -220,7 +235,10 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     unknown = sorted(given.keys() - {name.lower() for name in NAMES})
     if unknown:
         raise InvalidSettingsError(f"option {unknown[0]!r}: unknown; expected one of {', '.join(NAMES)}")
+    table = _one_of(given, "table", TABLES, "messages")
+    _refuse_beside_queues(given, table)
     parsed = ReadOptions(
+        table=table,
         include_internal=_flag(given, "includeInternal"),
         subscription=_subscription(given),
         starting=_position(given, "starting"),
@@ -246,7 +264,14 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         min_partitions=_number(given, "minPartitions", "a number of tasks, 1 or more", 1, MAX_PARTITIONS) or 1,
         max_offsets_per_trigger=_number(given, "maxOffsetsPerTrigger", "a number of messages, 1 or more", 1),
     )
-    return replace(parsed, columns=_columns(given["columns"], parsed.added)) if "columns" in given else parsed
+    return replace(parsed, columns=_columns(given["columns"], parsed)) if "columns" in given else parsed
+
+
+def _refuse_beside_queues(given: Given, table: Table) -> None:
+    taken = {name.lower() for name in (*OF_QUEUES, *WAYS)}
+    for name in NAMES:
+        if table == "queues" and name.lower() in given.keys() - taken:
+            raise InvalidSettingsError(f"option {name!r} beside table=queues: it is about messages; leave it out")
 
 
 def _flag(given: Given, name: str, default: str = "false") -> bool:
@@ -272,11 +297,11 @@ def _number(given: Given, name: str, expected: str, least: int, most: int = INT6
     return int(text)
 
 
-def _columns(text: str, added: tuple[Column, ...]) -> tuple[str, ...]:
-    names = tuple(find_column(name.strip(), added).name for name in text.split(","))
+def _columns(text: str, parsed: ReadOptions) -> tuple[str, ...]:
+    names = tuple(parsed.find(name.strip()).name for name in text.split(","))
     if len(set(names)) != len(names):
         raise InvalidSettingsError(f"columns={text!r}: a column is named twice")
-    require_corrupt(names, added)
+    require_corrupt(names, parsed.added)
     return names
 
 
