@@ -15,7 +15,7 @@ Invariants:
 - The end at the crash is noted (`flightlog/starts`), until a later one takes its place: a group may join in a later
   process only. A queue that is given up while a message behind its offset was done counts as a crash.
 - A delivery that a crash repeats is a copy behind that end, and behind what was sent back of the one before. So a group
-  that may receive such copies notes where it gives up a queue as the end, and how far back it has looked.
+  that may receive such copies notes how far back it has looked, and where it gives up a queue as the end.
 - Per group and queue, the last 65,536 records are looked at.
 - What was sent back before a group was told to go on elsewhere (`seek`, `reset_offset`, `delete_group`) does not count.
 """
@@ -102,6 +102,8 @@ class SentBack:
                         if origin is not None:
                             has.note(origin, copy.reconsume_times)
                     has.looked_from = start
+                if has.is_active:
+                    self._note_looked_from(group, has)
             except FlightlogError as e:
                 text = "group %s: what was sent back before a crash is not known, and may be sent back twice: %s"
                 log.warning(text, group, e, extra={"group": group, "path": str(self._store.path)})
@@ -158,8 +160,9 @@ class SentBack:
 
     def _note_looked_from(self, group: str, has: _Group) -> None:
         if has.is_active:
-            has.noted_from = min(has.noted_from, has.looked_from)
-            self._starts.note_looked_from(group, has.noted_from)
+            if has.looked_from < has.noted_from:
+                has.noted_from = has.looked_from
+                self._starts.note_looked_from(group, has.noted_from)
         elif has.noted_from != INT64_MAX:
             has.noted_from = INT64_MAX
             self._starts.note_looked_from(group, NOT_NOTED)

@@ -140,8 +140,8 @@ class Starts:
         return self._positions.get(_key(group, LOOKED_FROM, NO_QUEUE), 0)
 
     def note_looked_from(self, group: str, position: int) -> None:
-        """As `note`."""
-        self._note_position(_key(group, LOOKED_FROM, NO_QUEUE), position, sync=False)
+        """As `note`; durable."""
+        self._note_position(_key(group, LOOKED_FROM, NO_QUEUE), position, sync=True)
 
     def _note_position(self, key: bytes, position: int, *, sync: bool) -> None:
         self._positions[key] = position

@@ -78,3 +78,11 @@ def test_a_second_copy_of_a_dead_letter_is_passed_over_by_a_later_process_too(
         assert len(list(lives.store.dead_letters("g"))) == 1
     lives.store.close()
     assert_clean(tmp_path / "store")
+
+
+def test_a_second_crash_does_not_forget_how_far_back_the_first_looked(
+    tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    """The history that made a dead letter twice: its copies lay behind it, and were delivered before the last crash."""
+    PulledLives(tmp_path / "store", 539935644).live(2 * STEPS)
+    assert_clean(tmp_path / "store")
