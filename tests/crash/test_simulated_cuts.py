@@ -39,9 +39,8 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).parents[1] / "support" / "simulated_cuts.py"
 SEED = int(os.environ["FLIGHTLOG_SEED"])
 CUTS_CI, CUTS_FULL = 2_000, 100_000
-WAITING_CUTS_CI, WAITING_CUTS_FULL = 200, 20_000
+WAITING_CUTS_CI, WAITING_CUTS_FULL = 400, 20_000
 PARTS = 2
-WAITING_PARTS = 2
 KINDS_MIN = 40
 MUTANT_CUTS = 3_000
 QUICK_SEEDS = {"notes_what_levels_delivered_before_it_is_durable": 2}
@@ -78,11 +77,10 @@ def test_simulated_cuts(part: int, tmp_path: Path, scale: Scale) -> None:
 
 @pytest.mark.ci
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("part", range(WAITING_PARTS))
-def test_simulated_cuts_of_messages_for_later(part: int, tmp_path: Path, scale: Scale) -> None:
+def test_simulated_cuts_of_messages_for_later(tmp_path: Path, scale: Scale) -> None:
     cuts = scale.pick(ci=WAITING_CUTS_CI, full=WAITING_CUTS_FULL)
-    counted = run(tmp_path, part, WAITING_PARTS, cuts, "pure" if part else "c", "--waiting")
-    sites = counted[3]
+    runs = [run(tmp_path / kernel, part, 2, cuts, kernel, "--waiting") for part, kernel in enumerate(("c", "pure"))]
+    sites = ", ".join(counted[3] for counted in runs)  # of both: a hundred cuts of one life may not meet each kind
     assert all(f"{kind} sync" in sites for kind in ("config", "timerlog", "timerwheel"))
 
 
