@@ -62,7 +62,7 @@ class DelayService:
         deliver: Deliver,
     ) -> None:
         """Raises ConfigFileError where the file of the delay levels cannot be read, nor its `.bak`; DiskError."""
-        self._clock = clock
+        self._clock, self._log = clock, commit_log
         self._save_interval_s = settings.delay_save_interval_ms / 1000
         self._save_due_s: float | None = None
         self._failing: set[Saver] = set()
@@ -128,7 +128,7 @@ class DelayService:
 
     def close(self) -> None:
         """Write how far deliveries are and close the files, once the thread has ended. Can be called again."""
-        if self.levels is not None:
+        if self.levels is not None and self._log.poison is None:  # a poisoned store is left as after a kill
             try:
                 self.timers.take_in_late()
             except FlightlogError as e:
