@@ -14,6 +14,7 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.columns.schema import COLUMNS
 from flightlog.spark.options.read_options import NAMES
+from flightlog.spark.schema import QUEUE_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,7 @@ def cells(line: str) -> list[str]:
 
 def test_the_columns_are_those_of_a_store() -> None:
     rows = [cells(line) for line in section("Reading").splitlines() if line.startswith("| `")]
-    assert rows == [[f"`{column.name}`", column.type, column.meaning] for column in COLUMNS]
+    assert rows == [[f"`{column.name}`", column.type, column.meaning] for column in (*COLUMNS, *QUEUE_COLUMNS)]
 
 
 def test_every_option_is_told() -> None:
