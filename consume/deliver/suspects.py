@@ -80,6 +80,7 @@ class Suspects:
         if self._alone is not None and self._alone[0] == queue:
             self._alone = None
             self._one_by_one.let_go(self)
+        self._one_by_one.release(self, queue)  # an ordered member has the queue also for a message that is no suspect
         self._note(queue, EMPTY)
 
     def pause(self, paused: set[MessageQueue]) -> None:

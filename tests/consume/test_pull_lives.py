@@ -86,3 +86,11 @@ def test_a_second_crash_does_not_forget_how_far_back_the_first_looked(
     """The history that made a dead letter twice: its copies lay behind it, and were delivered before the last crash."""
     PulledLives(tmp_path / "store", 539935644).live(2 * STEPS)
     assert_clean(tmp_path / "store")
+
+
+def test_an_ordered_member_that_leaves_with_a_message_that_came_alone_stops_nobody(
+    tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    """The history in which its group received nothing more, as long as the closed member was kept alive."""
+    PulledLives(tmp_path / "store", 596890306, is_ordered=True).live(2 * STEPS)
+    assert_clean(tmp_path / "store")

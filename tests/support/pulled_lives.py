@@ -232,9 +232,8 @@ class PulledLives:
 
     def _die(self) -> None:
         self.has_crashed = True
-        if self.has_listener:
-            for message in self.held:
-                self.fates[int(message.body)].may_fail += 1
+        for message in self.held:  # of a loop, too, if the message came alone
+            self.fates[int(message.body)].may_fail += 1
         with suppress(Died):
             kill(self.store)
 
