@@ -238,13 +238,13 @@ class Timers:
             self._timers.save(self._clock.now_ms())
 
     def take_in_late(self) -> None:
-        """See schedule/timer_wheel_store.py. Raises DamagedStoreError, DiskError."""
-        if self._timers is not None or self._parked_end > 0:
-            self._opened().take_in_late(self._clock.now_ms())
+        """See schedule/timer_wheel_store.py. Raises DiskError."""
+        if self._timers is not None:
+            self._timers.take_in_late(self._clock.now_ms())
 
     def close(self) -> None:
         """Let go of the files, once the thread has ended and all is saved. Can be called again."""
-        timers, self._timers, self._parked_end = self._timers, None, 0
+        timers, self._timers = self._timers, None
         if timers is not None:
             timers.close()
 
