@@ -91,7 +91,7 @@ def verify_store(
 
     def begin(start: int, end: int) -> _QueueCheck:
         batches = BatchCheck(disk, root, reader, table, rules, report, shutdown_state.dispatched_below(end))
-        keys = KeyCheck(disk, shutdown_state, report, TailScan(start, end))
+        keys = KeyCheck(disk, reader, shutdown_state, report, TailScan(start, end))
         return _QueueCheck(disk, root, reader, shutdown_state, rules, report, batches, keys, end)
 
     def look(segment: Segment, piece: bytes | memoryview, rows: Rows) -> None:

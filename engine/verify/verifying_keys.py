@@ -1,7 +1,8 @@
 """Verify the key index: each file for consistency, and all of them against the keys in the log.
 
 Harmless differences that RocketMQ leaves are reported as oddities, not as findings: a record at the
-border of two of its sessions is indexed twice, and keys missing from all files are read from the log.
+border of two of its sessions is indexed twice, and keys missing from all files are read from the log. Entries of tags,
+as RocketMQ 5.5 adds them, are neither.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...index.key.index_check import check_index
-from ...index.key.index_file import INDEX_FOLDER, Entries
+from ...index.key.index_file import INDEX_FOLDER, Entries, key_hash
 from ...index.key.key_entries import KeyEntries
 from ...store.disk.disk import Disk
+from ...store.errors import CorruptRecordError
+from ...store.log.log_reader import LogReader
 from ..open.key_recovery import open_index_to_read
 from ..open.shutdown_state import LastWriter, ShutdownState
 from ..open.tail_scan import TailScan
@@ -27,6 +30,7 @@ COMPLETE = "open the store for writing once: it is completed from the log"
 TAKE_BACK = "open the store for writing once: what the index knows of a tail that is cut is taken back"
 
 
+HASH_MASK = 0xFFFFFFFF
 MOST_KEYS_A_RECORD = 16
 """With more keys in a record, duplicates are found by sorting."""
 
@@ -43,7 +47,10 @@ class KeyCheck:
     """Compares the key index with the log: pass it the log's keys, one extent of the tail scan after the other; then
     call `tell`."""
 
-    def __init__(self, disk: Disk, shutdown_state: ShutdownState, report: VerifyReport, whole: TailScan) -> None:
+    def __init__(
+        self, disk: Disk, reader: LogReader, shutdown_state: ShutdownState, report: VerifyReport, whole: TailScan
+    ) -> None:
+        self._reader = reader
         self._shutdown_state, self._report, self._whole = shutdown_state, report, whole
         index = self._index = open_index_to_read(disk, shutdown_state.root)
         self._judged = self._judged_below(whole)
@@ -153,12 +160,24 @@ class KeyCheck:
             keys[places[keys >> 32] < self._judged]
             for keys in (np.setdiff1d(of_log, of_index), np.setdiff1d(of_index, of_log))
         )
+        stale = np.array(
+            [key for key in stale.tolist() if not self._is_tag(int(places[key >> 32]), key & HASH_MASK)], np.int64
+        )
         if len(missing) and not self._missing:
             self._first_missing = int(places[missing[0] >> 32])
         if len(stale) and not self._stale:
             self._first_stale = int(places[stale[0] >> 32])
         self._missing += len(missing)
         self._stale += len(stale)
+
+    def _is_tag(self, physical_offset: int, hashed: int) -> bool:
+        """Whether an entry is that of a record's tag: from 5.5 on, RocketMQ's IndexService.buildIndex puts TOPIC#T#TAG
+        after the keys."""
+        try:
+            message = self._reader.message_at(physical_offset)
+        except CorruptRecordError:
+            return False
+        return bool(message.tags) and key_hash(message.topic, f"T#{message.tags}") == hashed
 
 
 def _say_the_same(expected: _Keys, there: _Keys) -> bool:

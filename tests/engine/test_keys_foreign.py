@@ -14,7 +14,7 @@ import pytest
 import flightlog
 from flightlog import Message
 from flightlog.engine.open.key_recovery import plan_keys
-from flightlog.index.key.index_file import IndexGeometry
+from flightlog.index.key.index_file import HEADER, HEADER_SIZE, IndexGeometry, key_hash
 from flightlog.index.key.index_folder import IndexFolder
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.format.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
@@ -302,3 +302,31 @@ def test_a_store_that_rocketmq_took_back(
         assert store.recovery_report.last_writer.name == "ROCKETMQ_CLOSED"
         check(store, golden, 0)
     assert_clean(theirs)
+
+
+@pytest.mark.parametrize(("tag", "is_clean"), [("paid", True), ("other", False)])
+def test_an_entry_of_a_tag_as_rocketmq_5_5_adds_it_is_not_stale(tag: str, is_clean: bool, tmp_path: Path) -> None:
+    """Seen with its 5.5.0: the check points on its timer topic have tags."""
+    settings = flightlog.StoreSettings.small()
+    with flightlog.open(tmp_path, settings) as store:
+        store.put(Message("orders", b"x", tags="paid", keys="k"))
+    [file] = (tmp_path / "index").iterdir()
+    hashed = key_hash("orders", f"T#{tag}")
+    slots = settings.index_slots
+    assert slots is not None
+    slot = HEADER_SIZE + 4 * (hashed % slots)
+    with file.open("r+b") as index:
+        header = HEADER.unpack(index.read(HEADER_SIZE))
+        number = header[5]
+        index.seek(slot)
+        [previous] = struct.unpack(">i", index.read(4))
+        index.seek(slot)
+        index.write(struct.pack(">i", number))
+        index.seek(HEADER_SIZE + 4 * slots + 20 * number)
+        index.write(struct.pack(">iqii", hashed, header[2], 0, previous))
+        index.seek(0)
+        index.write(HEADER.pack(*header[:4], header[4] + (previous == 0), number + 1))
+    with flightlog.open_read_only(tmp_path) as view:
+        report = view.verify()
+    assert report.is_clean is is_clean, report.findings
+    assert is_clean or "no record stands for" in report.findings[0].meaning
