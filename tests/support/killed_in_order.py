@@ -54,7 +54,7 @@ def killed(path: Path, *, after: int) -> list[tuple[int, int]]:
                 continue  # the kill has cut it short
             queue_id, queue_offset = map(int, line.split())
             said.append((queue_id, queue_offset))
-            if len(said) % 16 == 0:
+            if len(said) % 16 == 0 and len(said) < after:  # what it said before the kill is read after it, too
                 child.stdin.write("save\n")
                 child.stdin.flush()
             if len(said) == after:
