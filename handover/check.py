@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..consume.group.stored_groups import stored_groups
-from ..consume.pop.pop_topics import REVIVE_TOPIC
+from ..consume.pop.check_point import CheckPoint
+from ..consume.pop.debts import stored_check_points
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..index.key.index_file import DEFAULT_INDEX_ENTRIES, DEFAULT_INDEX_SLOTS
 from ..index.queue.queue_extension import DEFAULT_EXTENSION_FILE_SIZE
@@ -27,6 +28,7 @@ from ..store.state.rocksdb import has_rocksdb_files, rocksdb_configs
 from ..store.topic import GROUP_MAX_LENGTH, NAME_MAX_LENGTH, is_client_name, is_system_topic
 from .findings import HandoverFinding, HandoverReport
 from .log_survey import LogSurvey, survey_log
+from .release_49 import unknown_to_49
 from .sizes import with_sizes
 
 DEFAULT_SIZES = {
@@ -61,7 +63,10 @@ def check(
     settings = replace(settings or StoreSettings(), unkept_promises=())
     report = HandoverReport(root, None if found_conf is None else found_conf.path)
     with open_read_only(root, settings, disk=disk) as view:
-        store = _Store(disk, root, view, with_sizes(disk, root, settings), found_conf, survey_log(view))
+        store = _Store(
+            *(disk, root, view, with_sizes(disk, root, settings), found_conf),
+            *(survey_log(view), stored_check_points(view, settings, disk)),
+        )
         for look in FINDINGS:
             report.findings.extend(look(store))
         for look in NOTES:
@@ -79,6 +84,8 @@ class _Store:
     """With the sizes of its files."""
     conf: BrokerConf | None
     survey: LogSurvey
+    check_points: list[CheckPoint]
+    """Of messages that groups popped and did not acknowledge."""
 
     @property
     def topics(self) -> list[str]:
@@ -230,14 +237,19 @@ def _empty_bodies(store: _Store) -> Iterator[HandoverFinding]:
 
 
 def _broker_name(store: _Store) -> Iterator[HandoverFinding]:
-    ours, theirs = store.settings.broker_name, None if store.conf is None else store.conf.broker_name
-    if store.conf is not None and theirs != ours and REVIVE_TOPIC in store.view.topics(include_system=True):
+    theirs = None if store.conf is None else store.conf.broker_name
+    others = [point for point in store.check_points if store.conf is not None and point.key.broker_name != theirs]
+    if others:
+        count = sum(len(point.open_offsets) for point in others)
+        groups = sorted({point.key.group for point in others})
+        names = sorted({point.key.broker_name for point in others})
         yield HandoverFinding(
             "broker-name",
-            f"groups received messages (Store.receive, gRPC clients) under the name {ours!r}; the conf has "
-            + ("no brokerName" if theirs is None else f"brokerName={theirs}"),
-            "What they did not acknowledge names its broker: one of another name never delivers it again",
-            f"start the broker with brokerName={ours}, or have the groups acknowledge everything first",
+            f"{_count(count, 'message')} that {_count(len(groups), 'group')} ({_names(groups)}) received "
+            f"(Store.receive, gRPC clients) and did not acknowledge, under the broker name {_names(names)}; the conf "
+            "has " + ("no brokerName" if theirs is None else f"brokerName={theirs}"),
+            "A broker of another name never delivers them again",
+            f"start the broker with brokerName={names[0]}, or have the groups receive and acknowledge them first",
         )
 
 
@@ -296,6 +308,21 @@ def _deleted_topics(store: _Store) -> Iterator[HandoverFinding]:
         )
 
 
+def _release_49(store: _Store) -> Iterator[HandoverFinding]:
+    found = [
+        f"{count:,} {what}"
+        for count, what in unknown_to_49(store.disk, store.root, store.view, store.survey, store.check_points)
+    ]
+    if found:
+        yield HandoverFinding(
+            "rocketmq-4.9",
+            "; ".join(found),
+            "Brokers of 4.9 do not take these; they take all other messages, delay levels, and what members of the "
+            "remoting protocol sent back",
+            "use a broker of 5.x, or have them delivered here first",
+        )
+
+
 Look = Callable[[_Store], Iterator[HandoverFinding]]
 FINDINGS: tuple[Look, ...] = (
     *(_in_use, _rocksdb, _damage, _file_sizes, _retention),
@@ -303,5 +330,5 @@ FINDINGS: tuple[Look, ...] = (
 )
 NOTES: tuple[Look, ...] = (
     *(_closed, _empty_bodies, _broker_name, _store_hosts),
-    *(_attributes, _batch_queues, _deleted_topics),
+    *(_attributes, _batch_queues, _deleted_topics, _release_49),
 )

@@ -9,16 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.read_only import ReadOnlyStore
-from ..store.format.frame import BORN_HOST_AT, STORE_TIME, Rows
+from ..store.format.compression import CompressionType
+from ..store.format.frame import BORN_HOST_AT, MAGIC_V2, STORE_TIME, Rows
 from ..store.format.host import HOST_V4_SIZE, HOST_V6_SIZE, Host, decode_host
 from ..store.format.sys_flag import (
     BORN_HOST_V6,
+    COMPRESSED,
+    COMPRESSION_MASK,
     STORE_HOST_V6,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
 from ..store.topic import is_system_topic
+
+NEW_COMPRESSIONS = (CompressionType.LZ4.flags, CompressionType.ZSTD.flags)
+"""Those that RocketMQ has since 5.0."""
 
 
 @dataclass(slots=True)
@@ -32,6 +38,10 @@ class LogSurvey:
     """Physical offset of the first of them."""
     store_hosts: Counter[Host] = field(default_factory=Counter)
     """Store host -> records."""
+    long_topics: int = 0
+    """Records whose topic has more than 127 bytes (V2), which RocketMQ 4.9 does not know."""
+    new_compressions: int = 0
+    """Bodies in LZ4 or Zstandard, which clients of 4.9 do not know."""
     damaged: list[int] = field(default_factory=list)
     """Physical offsets where no record is and one was expected."""
 
@@ -50,6 +60,9 @@ def survey_log(view: ReadOnlyStore) -> LogSurvey:
 
 def _count(survey: LogSurvey, piece: bytes | memoryview, rows: Rows) -> None:
     survey.records += len(rows)
+    survey.long_topics += int(np.count_nonzero(rows["magic"] == MAGIC_V2))
+    kinds = rows["sys_flag"] & (COMPRESSED | COMPRESSION_MASK)
+    survey.new_compressions += int(np.count_nonzero(np.isin(kinds, NEW_COMPRESSIONS)))
     data = np.frombuffer(piece, np.uint8)
     is_v6 = (rows["sys_flag"] & STORE_HOST_V6) != 0
     starts = rows["position"] + BORN_HOST_AT + STORE_TIME.size

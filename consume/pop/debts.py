@@ -10,17 +10,21 @@ RocketMQ's push consumers pass both over, too, and say nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from ...engine.message_store import MessageStore
+from ...engine.read_only import ReadOnlyStore
+from ...engine.topics.offset_table import read_offsets
 from ...schedule.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from ...schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
+from ...store.disk.disk import Disk
 from ...store.format import property_names as props
 from ...store.format.record import RETRY_TOPIC_PREFIX
+from ...store.settings import StoreSettings
 from ...store.stored_message import StoredMessage
 from .check_point import (
     ACK_TAG,
@@ -35,6 +39,7 @@ from .check_point import (
 from .pop_topics import REVIVE_GROUP, REVIVE_PREFIX, retry_topic
 
 log = logging.getLogger("flightlog.pop")
+AnyStore = MessageStore | ReadOnlyStore
 
 RECENT_MS: Final = 60_000
 """So long before the time up to which the wheel is known to be delivered, revive topics are looked at for what is
@@ -58,26 +63,44 @@ def pop_debts(store: MessageStore, group: str, topics: Set[str]) -> PopDebts:
     """Count them. Raises as `read`."""
     retries = {retry_topic(group, topic) for topic in topics}
     waiting = sum(_unread(store, group, name) for name in retries)
-    revive_topics = [name for name in store.topics(include_system=True) if name.startswith(REVIVE_PREFIX)]
-    if not revive_topics:
+    if not _revive_topics(store):
         return PopDebts(0, waiting)
+    settled_ms = store.timers.settled_ms(store.clock.now_ms())
+    if not settled_ms:  # the wheel is not open
+        settled_ms = (read_timer_checkpoint(store.disk, store.path) or TimerCheckpoint()).read_time_ms
+    worked_off = store.offsets.by_group().get(REVIVE_GROUP, {})
+    points = _open_points(store, store.settings, settled_ms, worked_off)
+    of_group = (point for point in points if point.key.group == group and point.key.topic in topics | retries)
+    return PopDebts(sum(len(point.open_offsets) for point in of_group), waiting)
+
+
+def stored_check_points(view: ReadOnlyStore, settings: StoreSettings, disk: Disk) -> list[CheckPoint]:
+    """Those of all groups with messages that are popped and not acknowledged, as the files of a store tell. Raises as
+    `read`, and ConfigFileError."""
+    settled_ms = (read_timer_checkpoint(disk, view.path) or TimerCheckpoint()).read_time_ms
+    return _open_points(view, settings, settled_ms, read_offsets(disk, view.path).get(REVIVE_GROUP, {}))
+
+
+def _open_points(
+    store: AnyStore, settings: StoreSettings, settled_ms: int, worked_off: Mapping[str, Mapping[int, int]]
+) -> list[CheckPoint]:
     points: dict[CheckPointKey, CheckPoint] = {}
-    worked_off: set[CheckPointKey] = set()
+    over: set[CheckPointKey] = set()
     acks: list[Ack] = []
-    for message, is_over in _revive_records(store, revive_topics):
+    for message, is_over in _revive_records(store, settings, settled_ms, worked_off):
         with suppress(ValueError):  # the revive service tells of what means nothing
             if message.tags == CHECK_POINT_TAG:
                 point = read_check_point(message.body)
                 if is_over:
-                    worked_off.add(point.key)
-                elif point.key.group == group and point.key.topic in topics | retries:
+                    over.add(point.key)
+                else:
                     points[point.key] = point
             elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
-                acks.append(read_ack(message.body, store.settings.broker_name))
+                acks.append(read_ack(message.body, settings.broker_name))
     for ack in acks:
         if ack.key in points:
             points[ack.key].note_acked(ack.offsets)
-    return PopDebts(sum(len(point.open_offsets) for key, point in points.items() if key not in worked_off), waiting)
+    return [point for key, point in points.items() if key not in over and point.open_offsets]
 
 
 def warn_of_pop_debts(stores: Iterable[MessageStore], group: str, topics: Set[str]) -> None:
@@ -116,20 +139,27 @@ def _unread(store: MessageStore, group: str, topic: str) -> int:
     return count
 
 
-def _revive_records(store: MessageStore, revive_topics: Iterable[str]) -> Iterator[tuple[StoredMessage, bool]]:
+def _revive_topics(store: AnyStore) -> dict[str, int]:
+    """Their names -> how many queues they have."""
+    topics = store.topics(include_system=True)
+    return {name: topic.read_queue_count for name, topic in topics.items() if name.startswith(REVIVE_PREFIX)}
+
+
+def _revive_records(
+    store: AnyStore,
+    settings: StoreSettings,
+    settled_ms: int,
+    worked_off: Mapping[str, Mapping[int, int]],
+) -> Iterator[tuple[StoredMessage, bool]]:
     """Check points and acks, in the revive topics and on the wheel; whether they are worked off. A killed writer's
     wheel has some that are so."""
-    settled_ms = store.timers.settled_ms(store.clock.now_ms())
-    if not settled_ms:  # the wheel is not open
-        settled_ms = (read_timer_checkpoint(store.disk, store.path) or TimerCheckpoint()).read_time_ms
-    for topic in revive_topics:
-        for queue_id in range(store.topics(include_system=True)[topic].read_queue_count):
-            over = store.offsets.get(REVIVE_GROUP, topic, queue_id)
-            over = -1 if over is None else over
+    for topic, queue_count in _revive_topics(store).items():
+        for queue_id in range(queue_count):
+            over = worked_off.get(topic, {}).get(queue_id, -1)
             recent = store.offset_at(topic, queue_id, max(settled_ms - RECENT_MS, 0))
             for message in _read(store, topic, queue_id, min(recent, over + 1)):
                 yield message, message.queue_offset <= over
-    first_ms = max(settled_ms - store.settings.timer_max_delay_s * 1000, 0)
+    first_ms = max(settled_ms - settings.timer_max_delay_s * 1000, 0)
     for message in _read(store, TIMER_TOPIC, TIMER_QUEUE_ID, store.offset_at(TIMER_TOPIC, TIMER_QUEUE_ID, first_ms)):
         due_text = message.properties.get(props.TIMER_OUT_MS, "")
         is_revived = message.properties.get(props.REAL_TOPIC, "").startswith(REVIVE_PREFIX)
@@ -137,5 +167,5 @@ def _revive_records(store: MessageStore, revive_topics: Iterable[str]) -> Iterat
             yield message, False
 
 
-def _read(store: MessageStore, topic: str, queue_id: int, queue_offset: int) -> Iterator[StoredMessage]:
+def _read(store: AnyStore, topic: str, queue_id: int, queue_offset: int) -> Iterator[StoredMessage]:
     return islice(store.read(topic, queue_id, queue_offset, on_corrupt="skip"), READ_COUNT)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog import Message, StoreSettings, handover
+from flightlog import CompressionType, Message, Producer, StoreSettings, handover
 from flightlog.handover import HandoverFinding
 from flightlog.store.errors import InvalidSettingsError, StoreNotFoundError
 from flightlog.testing import kill
@@ -134,7 +134,7 @@ def test_topics_with_attributes_and_batch_queues(
         store.create_topic("fifo", 2, attributes={"message.type": "FIFO"})
         store.create_topic("batches", 2, attributes={"queue.type": "BatchCQ"})
     found = names(small_store)
-    assert list(found) == ["topic-attributes", "batch-queues"]
+    assert list(found) == ["topic-attributes", "batch-queues", "rocketmq-4.9"]
     assert "2 topics with attributes: 'batches', 'fifo'" in found["topic-attributes"].found
     assert "1 topic with batch queues: 'batches'" in found["batch-queues"].found
 
@@ -189,9 +189,43 @@ def test_wrong_calls(tmp_path: Path, small_store: Path) -> None:
 
 
 def test_a_broker_of_another_name(small_store: Path, names: Callable[..., dict[str, HandoverFinding]]) -> None:
+    """Open check points are counted; what was acknowledged concerns no broker."""
     assert "broker-name" not in names(small_store, "brokerName=broker-a\n")
     with flightlog.open(small_store, StoreSettings.small()) as store:
-        assert store.receive("billing", "orders", 3)
+        taken = store.receive("billing", "orders", 3)
+        store.ack(taken[0].handle)
+        assert store.receive("audit", "orders", 1)
+    assert "broker-name" not in names(small_store, "brokerName=store\n")
     assert "broker-name" not in names(small_store)
     found = names(small_store, "brokerName=broker-a\n")["broker-name"]
+    assert found.found.startswith("3 messages that 2 groups ('audit', 'billing') received")
     assert "'store'" in found.found and "brokerName=broker-a" in found.found and "brokerName=store" in found.mend
+
+
+def test_messages_that_were_all_acknowledged(
+    small_store: Path, names: Callable[..., dict[str, HandoverFinding]]
+) -> None:
+    with flightlog.open(small_store, StoreSettings.small()) as store:
+        store.ack(*(each.handle for each in store.receive("billing", "orders", 3)))
+    assert "broker-name" not in names(small_store, "brokerName=broker-a\n")
+
+
+def test_a_broker_of_49(small_store: Path, names: Callable[..., dict[str, HandoverFinding]]) -> None:
+    """Everything that it does not take is counted, and nothing that it takes."""
+    with flightlog.open(small_store, StoreSettings.small()) as store:
+        store.put(Message("orders", b"later", delay_level=18))
+        with store.subscribe("orders", "concurrent", idle_s=0) as member:
+            assert next(iter(member)).send_back()
+        assert "rocketmq-4.9" not in names(small_store)
+        store.put(Message("orders", b"packed " * 100, compress=CompressionType.ZSTD))
+        store.put(Message("orders", b"timer").deliver_after_ms(3_600_000))
+        assert len(store.receive("billing", "orders", 2, invisible_ms=3_600_000)) == 2
+        Producer(store, producer_group="payers").transaction(Message("orders", b"half")).unknown()
+    found = names(small_store)["rocketmq-4.9"].found
+    for expected in (
+        "2 timers",
+        "2 messages that were popped and not acknowledged",
+        "1 open transactions",
+        "1 bodies in LZ4 or Zstandard",
+    ):
+        assert expected in found, found
