@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/c/*.c store/native/c/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test proxy-answers clients soak-serve cluster cluster-demo large-store wheels clean
+.PHONY: help venv demo bytecode test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test proxy-answers clients soak-serve cluster cluster-demo large-store wheels clean
 .DEFAULT_GOAL := help
 
 help:
@@ -76,7 +76,7 @@ demo: $(VENV)/.core
 	@$(MAKE) --no-print-directory $(VENV)/.spark
 	@$(PY) -m flightlog.tools.demo.spark_stage $(DEMO_DIR)
 
-# One process more than there are cores, four at most (tests/conftest.py); PYTEST_ARGS=-n0 for one. Benchmarks need one.
+# Two or three processes more than there are cores, five at most (tests/conftest.py); PYTEST_ARGS=-n0 for one. Benchmarks need one.
 # tests/conftest.py puts what takes long first: its order is kept. The run ends, and fails, where a process crashes:
 # pytest-xdist's other way, a new process in its place, waits for ever for the rest of its tests.
 PYTEST := $(VENV)/bin/pytest --benchmark-disable --durations=10
@@ -84,6 +84,10 @@ IN_PROCESSES := -n auto --dist loadgroup --no-loadscope-reorder --max-worker-res
 
 test: $(VENV)/.all
 	$(PYTEST) $(IN_PROCESSES) -m 'not ci' $(PYTEST_ARGS)
+
+# Once before the processes of a first run, each of which would otherwise compile all tests and all that they import.
+bytecode: $(VENV)/.all
+	$(VENV)/bin/pytest -n0 --collect-only -q >/dev/null
 
 # What `make test` leaves out, and nothing else.
 test-long: $(VENV)/.all

@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
 GOLDEN = Path(os.environ.get("FLIGHTLOG_GOLDEN") or ROOT / "tests" / "data" / "golden")
 COPY_CHUNK_SIZE = 1 << 20
-PROCESSES_MAX = 4
+PROCESSES_MAX = 5
 SHARED = ("spark", "asked")
 """Fixtures of a session that take long: what uses them runs in one process."""
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -102,8 +102,10 @@ def _draw_no_constants_of_the_code() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores: tests wait for disks, and for programs that end slowly."""
-    return min(len(os.sched_getaffinity(0)) + 1, PROCESSES_MAX)
+    """Two more than there are cores: tests wait for disks, and for programs that end slowly. Those marked `ci` wait for
+    clocks and for other programs more than half of their time: three more."""
+    more = 3 if config.getoption("markexpr") == "ci" else 2
+    return min(len(os.sched_getaffinity(0)) + more, PROCESSES_MAX)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
