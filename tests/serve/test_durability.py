@@ -1,4 +1,5 @@
-"""Servers that die under load: what their clients were answered holds. Under sync flush, also after a power cut."""
+"""Servers that die under load, of plain gRPC and of RocketMQ's own clients: what these were answered holds. Under sync
+flush, also after a power cut."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from flightlog import FlushMode, StoreSettings
 from flightlog.produce.message_type import FIFO
 from flightlog.store.topic import MESSAGE_TYPE
 from flightlog.testing import AheadClock, PowerDisk, kill, serve
+from flightlog.tests.support.official_load import OfficialLoad
 from flightlog.tests.support.served_load import ORDERED, TOPIC, Load
 from flightlog.tests.support.served_process import served_process
 
@@ -25,8 +27,11 @@ LIVES, SENDS, ACKS = 3, 60, 20
 
 
 @pytest.mark.ci
-def test_a_killed_server_keeps_what_it_answered(tmp_path: Path, assert_clean: AssertClean) -> None:
-    path, load = tmp_path / "store", Load()
+@pytest.mark.parametrize("load_type", [Load, OfficialLoad])
+def test_a_killed_server_keeps_what_it_answered(
+    tmp_path: Path, assert_clean: AssertClean, load_type: type[Load]
+) -> None:
+    path, load = tmp_path / "store", load_type()
     for _ in range(LIVES):
         with served_process(path) as (process, address):
             load.run_until(address, SENDS, ACKS, lambda: process.send_signal(signal.SIGKILL))
@@ -37,9 +42,11 @@ def test_a_killed_server_keeps_what_it_answered(tmp_path: Path, assert_clean: As
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("seed", range(3))
-def test_a_power_cut_leaves_what_was_answered(tmp_path: Path, assert_clean: AssertClean, seed: int) -> None:
-    path, load, dice = tmp_path / "store", Load(), random.Random(seed)
+@pytest.mark.parametrize(("load_type", "seed"), [(Load, 0), (Load, 1), (Load, 2), (OfficialLoad, 3)])
+def test_a_power_cut_leaves_what_was_answered(
+    tmp_path: Path, assert_clean: AssertClean, load_type: type[Load], seed: int
+) -> None:
+    path, load, dice = tmp_path / "store", load_type(), random.Random(seed)
     disk = PowerDisk(path)
     for _ in range(LIVES):
         with flightlog.open(path, SETTINGS, disk=disk) as store:

@@ -30,10 +30,11 @@ class Address:
 class PythonClients:
     """Makes RocketMQ's Python clients, and shuts them down at the end."""
 
-    def __init__(self, served: Addressed, undo: ExitStack) -> None:
+    def __init__(self, served: Addressed, undo: ExitStack, timeout_s: int = 30) -> None:
+        """`timeout_s` is how long a call waits for its answer; then a send is made again."""
         import rocketmq
 
-        self._served, self._undo, self.rocketmq = served, undo, rocketmq
+        self._served, self._undo, self._timeout_s, self.rocketmq = served, undo, timeout_s, rocketmq
         # A client that subscribes needs a current event loop in that thread, and `asyncio.run` leaves none behind.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -47,7 +48,7 @@ class PythonClients:
     @property
     def configuration(self) -> Any:
         rocketmq = self.rocketmq
-        return rocketmq.ClientConfiguration(self._served.address, self.credentials, request_timeout=30)
+        return rocketmq.ClientConfiguration(self._served.address, self.credentials, request_timeout=self._timeout_s)
 
     def producer(self, *topics: str, check: Callable[[Any], Any] | None = None) -> Any:
         checker: Any = None

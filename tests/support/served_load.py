@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -23,6 +25,10 @@ HOUR_MS = 3_600_000
 METADATA = (("x-mq-client-id", "load"), ("x-mq-client-version", "5.1.2"))
 
 
+class ServerGoneError(Exception):
+    """A client's call failed: the server is dying."""
+
+
 class Load:
     """Each sender has a message group. Bodies are `sender number`, with numbers from 0 on over all servers."""
 
@@ -36,16 +42,18 @@ class Load:
         """By group: acknowledgements that were begun."""
         self.acked: dict[str, set[str]] = {PLAIN: set(), ORDERED: set()}
         """Those that were answered with OK."""
+        self.in_order: list[str] = []
+        """What the ordered group received."""
+        self.awaited: Collection[str] = (PLAIN, ORDERED)
+        """The groups of whose acknowledgements a run has to see some."""
 
     def run_until(self, address: str, sends: int, acks: int, end_server: Callable[[], object]) -> None:
         """Send and consume, and end the server in the midst of it once so many more were answered."""
         ended = threading.Event()
         sends += len(self.sent)
-        targets = {group: len(acked) + acks for group, acked in self.acked.items()}
-        with grpc.insecure_channel(address) as channel, ThreadPoolExecutor(SENDERS + 3) as threads:
-            stub = MessagingServiceStub(channel)
-            works = [threads.submit(self._until, ended, self._send, stub, sender) for sender in range(SENDERS)]
-            works += [threads.submit(self._until, ended, self._consume, stub, each) for each in (PLAIN, PLAIN, ORDERED)]
+        targets = {group: len(self.acked[group]) + acks for group in self.awaited}
+        with self.clients(address) as steps, ThreadPoolExecutor(len(steps)) as threads:
+            works = [threads.submit(self._until, ended, step) for step in steps]
             ends_s = deadline()
             try:
                 while len(self.sent) < sends or any(len(self.acked[group]) < targets[group] for group in targets):
@@ -58,16 +66,35 @@ class Load:
             for work in works:
                 work.result(PATIENCE_S)
 
-    def _until(self, ended: threading.Event, step: Callable[[Any, Any], None], stub: Any, of: Any) -> None:
+    @contextmanager
+    def clients(self, address: str) -> Iterator[Sequence[Callable[[], None]]]:
+        """What senders and consumers do again and again, each in a thread of its own. They raise ServerGoneError."""
+        with grpc.insecure_channel(address) as channel:
+            stub = MessagingServiceStub(channel)
+            senders = [partial(self._send, stub, sender) for sender in range(SENDERS)]
+            yield [*senders, *(partial(self._consume, stub, group) for group in (PLAIN, PLAIN, ORDERED))]
+
+    def _until(self, ended: threading.Event, step: Callable[[], None]) -> None:
         while not ended.is_set():
             try:
-                step(stub, of)
-            except grpc.RpcError:  # the server is dying
+                step()
+            except (ServerGoneError, grpc.RpcError):
                 ended.wait(PATIENCE_S)
 
-    def _send(self, stub: Any, sender: int) -> None:
-        body = f"{sender} {self.next_numbers[sender]}"
+    def next_body(self, sender: int) -> str:
+        number = self.next_numbers[sender]
         self.next_numbers[sender] += 1
+        return f"{sender} {number}"
+
+    def note_received(self, group: str, body: str) -> None:
+        """Before it is acknowledged."""
+        assert body not in self.acked[group], f"{body} of {group} came again"
+        self.tried[group].add(body)
+        if group == ORDERED:
+            self.in_order.append(body)
+
+    def _send(self, stub: Any, sender: int) -> None:
+        body = self.next_body(sender)
         message = definition.Message(topic=definition.Resource(name=TOPIC), body=body.encode())
         message.system_properties.message_id = f"{sender:02}{self.next_numbers[sender]:032}"
         message.system_properties.message_type = definition.FIFO
@@ -91,11 +118,10 @@ class Load:
 
     def _ack(self, stub: Any, group: str, message: Any) -> None:
         body = message.body.decode()
-        assert body not in self.acked[group], f"{body} of {group} came again"
+        self.note_received(group, body)
         request = service.AckMessageRequest()
         request.group.name, request.topic.name = group, TOPIC
         request.entries.add(receipt_handle=message.system_properties.receipt_handle)
-        self.tried[group].add(body)
         if stub.AckMessage(request, metadata=METADATA, timeout=PATIENCE_S).status.code == definition.OK:
             self.acked[group].add(body)
 
@@ -121,8 +147,8 @@ class Load:
                     store.ack(popped.handle)
             assert not self.acked[group].intersection(received), "what was acknowledged came again"
             self.acked[group].update(received)
-            if group == ORDERED:
-                _assert_in_order(received)
+            if group == ORDERED:  # what was not acknowledged came twice
+                _assert_in_order(list(dict.fromkeys([*self.in_order, *received])))
 
 
 def _assert_in_order(bodies: list[str]) -> None:
