@@ -102,7 +102,9 @@ class FrameReader:
     def _without_preface(self, data: bytes) -> bytes:
         count = min(len(data), len(self._preface))
         if data[:count] != self._preface[:count]:
-            raise FrameError(PROTOCOL_ERROR, "the connection does not begin as one of HTTP/2")
+            is_remoting = data[:1] in (b"\0", b"\1")  # the length of a frame
+            hint = ", but as one of remoting, whose clients need the port of --remoting" if is_remoting else ""
+            raise FrameError(PROTOCOL_ERROR, f"the connection does not begin as one of HTTP/2{hint}")
         self._preface = self._preface[count:]
         return data[count:]
 

@@ -20,6 +20,8 @@ LENGTH = struct.Struct(">I")
 LEAST_LENGTH = LENGTH.size
 MAX_LENGTH = 16 << 20
 """`com.rocketmq.remoting.frameMaxLength`; also limits what a connection can make the server keep."""
+HTTP2 = b"PRI "
+"""How a gRPC client begins."""
 HEADER_MASK = (1 << 24) - 1
 MAX_HEADER_SIZE = 1 << 20
 """Ours: properties of a message are at most 32,767 bytes, and every other field is shorter."""
@@ -70,6 +72,8 @@ class FrameReader:
             return None
         (length,) = LENGTH.unpack_from(self._data)
         if not LEAST_LENGTH <= length <= MAX_LENGTH:
+            if self._data.startswith(HTTP2):
+                raise InvalidFrameError("the connection begins as one of HTTP/2: gRPC clients need the other port")
             raise InvalidFrameError(f"a frame of {length} bytes, expected {LEAST_LENGTH} to {MAX_LENGTH}")
         end = LENGTH.size + length
         if len(self._data) < end:
