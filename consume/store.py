@@ -55,8 +55,7 @@ from .group.store_checks import check_new_group
 from .group_admin import GroupAdmin
 from .group_coordinator import GroupCoordinator
 from .outside_groups import OutsideGroups
-from .pop.check_point import MAX_COUNT as MAX_POP_COUNT
-from .pop.pop_request import DEFAULT_INVISIBLE_MS
+from .pop.pop_request import DEFAULT_INVISIBLE_MS, DEFAULT_POP_COUNT
 from .pop.pop_service import PopService
 from .pop.popped import PopHandle, PoppedMessage
 from .readers import Readers
@@ -411,7 +410,7 @@ class Store(native.OrdinaryPut):
         self,
         group: str | int,
         topic: str,
-        max_count: int = MAX_POP_COUNT,
+        max_count: int = DEFAULT_POP_COUNT,
         *,
         invisible_ms: int = DEFAULT_INVISIBLE_MS,
         wait_s: float = 0.0,
@@ -435,8 +434,10 @@ class Store(native.OrdinaryPut):
         return self.pop_service.ack(*handles)
 
     @documented_by(PopService.change_invisible)
-    def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
-        return self.pop_service.change_invisible(handle, invisible_ms)
+    def change_invisible(
+        self, handle: PopHandle, invisible_ms: int | None = None, *, count_attempt: bool = True
+    ) -> PopHandle:
+        return self.pop_service.change_invisible(handle, invisible_ms, count_attempt=count_attempt)
 
     @documented_by(GroupCoordinator.change_subscription)
     def change_subscription(

@@ -63,6 +63,8 @@ class CheckPoint:
     """Where it is in the revive topic."""
     acked_bits: int = 0
     """Bit n: the ack of `offsets[n]` was found."""
+    is_uncounted: bool = False
+    """Whether the next delivery has the same attempt as this one (`suspend` of RocketMQ 5.5; 5.3 does not know it)."""
 
     @property
     def revive_ms(self) -> int:
@@ -110,7 +112,10 @@ def check_point_message(point: CheckPoint, revive_queue_id: int, next_offset: in
     }
     if point.put_count:
         body["rp"] = str(point.put_count)
-    body |= {"so": key.start_offset, "t": key.topic}
+    body["so"] = key.start_offset
+    if point.is_uncounted:
+        body["sp"] = True
+    body["t"] = key.topic
     uniq_key = key.uniq_key(key.start_offset, CHECK_POINT_TAG)
     record = _record(body, CHECK_POINT_TAG, uniq_key, revive_queue_id, point.revive_ms - LEAD_MS)
     if next_offset is not None:
@@ -166,7 +171,8 @@ def read_check_point(body: bytes) -> CheckPoint:
     )
     offsets = tuple(start + diff for diff in diffs[:count])
     put_count, bits = int(found.get("rp") or 0), json_whole(found, "bm") & 0xFFFF_FFFF  # Java's int
-    return CheckPoint(key, json_whole(found, "it"), offsets, put_count, acked_bits=bits)
+    is_uncounted = found.get("sp") is True
+    return CheckPoint(key, json_whole(found, "it"), offsets, put_count, acked_bits=bits, is_uncounted=is_uncounted)
 
 
 def read_ack(body: bytes, own_name: str) -> Ack:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...engine.message_store import MessageStore
+from ...store.errors import FlightlogError
 from ...store.get_result import GetResult, GetStatus
 from ...store.queue_offsets import QueueKey
 from ..group.initial_offset import start_offset
 from .pop_request import PopRequest
+
+
+def queues_with_news(store: MessageStore, group: str, queues: Sequence[QueueKey]) -> list[QueueKey]:
+    """Those of these queues, in their order, whose end is not the group's offset: a `get` of each costs five times as
+    much as one look at all ends."""
+    try:
+        ends = store.end_offsets(queues)
+    except FlightlogError:  # a `get` of each tells why
+        return [*queues]
+    return [queue for queue, end in zip(queues, ends, strict=True) if store.offsets.get(group, *queue) != end]
 
 
 def next_messages(store: MessageStore, request: PopRequest, queue: QueueKey, room: int) -> tuple[int, GetResult]:

@@ -4,6 +4,7 @@
     i        invisible time, ms                 cm  bit n: the nth message is acknowledged
     l        when this was last popped, ms      oc  queue offset -> deliveries before this pop, if there were any
     a        attempt id of the receive          ot  queue offset -> when it is visible, if that is not popTime + i
+    flightlogUncounted  queue offsets whose deliveries by this pop count no attempt; ours, which a broker passes over
 
 The queue is blocked while one of the messages is invisible and not acknowledged. A message that the last pop left where
 it was has the time 0 in `ot`, so that it blocks nothing.
@@ -17,6 +18,7 @@ from typing import Any, Final, Self
 
 from .json_words import json_text, json_whole
 
+UNCOUNTED: Final = "flightlogUncounted"
 NOT_HANDED_OUT: Final = 0
 """In place of a time in `ot`."""
 MAX_COUNT: Final = 64
@@ -36,6 +38,8 @@ class OrderInfo:
     delivered: Mapping[int, int] = field(default_factory=dict)
     attempt_id: str | None = None
     last_ms: int = 0
+    uncounted: frozenset[int] = frozenset()
+    """Offsets whose deliveries by this pop count no attempt."""
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -61,14 +65,16 @@ class OrderInfo:
         return self.visible_ms.get(offset, self.pop_time_ms + self.invisible_ms)
 
     def deliveries(self, offset: int) -> int:
-        """Of this message, this pop included."""
-        return self.delivered.get(offset, 0) + (self.visible_ms.get(offset) != NOT_HANDED_OUT)
+        """Of this message, as far as they count, this pop included."""
+        is_counted = self.visible_ms.get(offset) != NOT_HANDED_OUT and offset not in self.uncounted
+        return self.delivered.get(offset, 0) + is_counted
 
     def with_acked(self, offsets: Iterable[int]) -> Self:
         return replace(self, acked=self.acked.union(offsets))
 
-    def with_visible(self, offset: int, until_ms: int) -> Self:
-        return replace(self, visible_ms={**self.visible_ms, offset: until_ms})
+    def with_visible(self, offset: int, until_ms: int, *, is_counted: bool = True) -> Self:
+        uncounted = self.uncounted - {offset} if is_counted else self.uncounted | {offset}
+        return replace(self, visible_ms={**self.visible_ms, offset: until_ms}, uncounted=uncounted)
 
     def popped_again(
         self, handed_out: Iterable[int], pop_time_ms: int, invisible_ms: int, attempt_id: str | None
@@ -110,6 +116,8 @@ class OrderInfo:
         for name, table in (("oc", self.delivered), ("ot", self.visible_ms)):
             if table:
                 found[name] = {str(offset): value for offset, value in table.items()}
+        if self.uncounted:
+            found[UNCOUNTED] = sorted(self.uncounted)
         return found | {"popTime": self.pop_time_ms}
 
     @classmethod
@@ -123,6 +131,9 @@ class OrderInfo:
         offsets = (*given[:1], *(given[0] + distance for distance in given[1:]))
         if sorted(set(offsets)) != list(offsets):
             raise ValueError(f"the offsets {str(given)[:100]}")
+        uncounted = found.get(UNCOUNTED) or []
+        if not isinstance(uncounted, list) or not all(map(_is_offset, uncounted)):
+            raise ValueError(f"{UNCOUNTED}: {str(uncounted)[:100]}")
         bits = json_whole(found, "cm")
         return cls(
             json_whole(found, "popTime"),
@@ -133,6 +144,7 @@ class OrderInfo:
             _table_of(found, "oc", offsets),
             json_text(found, "a") if found.get("a") else None,
             json_whole(found, "l"),
+            frozenset(offsets).intersection(uncounted),
         )
 
 

@@ -171,7 +171,9 @@ class OrderedPop:
             self._notify(group)
         return statuses, expired
 
-    def change_invisible(self, handle: PopHandle, words: HandleWords, offset: int, invisible_ms: int) -> PopHandle:
+    def change_invisible(
+        self, handle: PopHandle, words: HandleWords, offset: int, invisible_ms: int, *, is_counted: bool
+    ) -> PopHandle:
         """See PopService.change_invisible."""
         key = words.key
         queue = key.topic, key.queue_id
@@ -181,11 +183,15 @@ class OrderedPop:
             if not _is_held(info, words, offset, now_ms):
                 raise ExpiredHandleError([handle], min(words.expires_ms, now_ms), now_ms)
             until_ms = max(now_ms, info.pop_time_ms) + invisible_ms
-            info = info.with_visible(offset, until_ms)
+            info = info.with_visible(offset, until_ms, is_counted=is_counted)
             self._table.set(key.group, queue, info, info.next_offset)
         self._notify(key.group)
         new = HandleWords(key._replace(start_offset=offset), until_ms - key.pop_time_ms, words.revive_queue_id)
         return replace(handle, extra_info=f"{new} {offset}")
+
+    def deliveries_before(self, group: str, queue: QueueKey, offset: int) -> int:
+        """How often a message that was popped in order was delivered before, besides its `reconsume_times`."""
+        return max(self._current(group, queue).deliveries(offset) - 1, 0)
 
     def _is_acked(self, info: OrderInfo, words: HandleWords, offset: int, now_ms: int) -> bool:
         """Acknowledging twice is fine while the handle lasts."""

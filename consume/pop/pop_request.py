@@ -15,6 +15,7 @@ from .check_point import MAX_COUNT
 from .popped import PopHandle
 
 DEFAULT_INVISIBLE_MS = 60_000
+DEFAULT_POP_COUNT = MAX_COUNT
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from functools import partial
 
 from ...engine.message_store import MessageStore
 from ...engine.services.service_thread import ServiceThread
+from ...engine.services.waiting_line import WaitingLine
 from ...engine.services.wake_up import Notifiable, WakeUp
 from ...engine.topics.offset_table import OffsetTable
 from ...index.filter.sql_filter import SqlFilter
@@ -41,6 +42,7 @@ from ...store.errors import (
 )
 from ...store.queue_offsets import QueueKey
 from ...store.results import PutStatus
+from ...store.stored_message import StoredMessage
 from ...store.topic import Topic, TopicPermission
 from ..group.consumed_store import Owner
 from ..group.group_settings import GroupSettings
@@ -50,7 +52,7 @@ from ..group.store_checks import check_new_group
 from ..retry.dead_letters import DeadLetters
 from .check_point import Ack, CheckPoint, CheckPointKey, ack_message, check_point_message
 from .debts import warn_of_retries
-from .next_messages import next_messages
+from .next_messages import next_messages, queues_with_news
 from .order_table import OrderTable
 from .ordered_pop import OrderedPop
 from .pop_errors import ExpiredHandleError
@@ -67,7 +69,6 @@ log = logging.getLogger("flightlog.pop")
 RETRY_FIRST_PERCENT = 20
 """How often messages that come again are looked for first (`popFromRetryProbability`)."""
 REVIVE_INTERVAL_S = 1.0
-SAVE_INTERVAL_S = 5.0
 WAIT_TICK_S = 0.5
 """How often a waiting receive looks at the clock."""
 
@@ -97,6 +98,8 @@ class PopService:
         self._store, self._groups, self._owners, self._broker_name = store, groups, owners, broker_name
         self._random, self._turn = random.Random(seed), itertools.count()
         self._places: dict[tuple[str, str, int], _Place] = {}
+        self._lines: dict[tuple[str, str], WaitingLine] = {}
+        """Receives that wait, by group and topic."""
         self._begun: dict[_Place, int] = {}
         """Where the log ended when a check point that is being put was begun: the group does not go on yet."""
         self._letters = DeadLetters(store)
@@ -114,6 +117,7 @@ class PopService:
             ReviveQueue(store, self._letters, revived, number, broker_name) for number in range(REVIVE_QUEUE_COUNT)
         ]
         self._save_due_s: float | None = None
+        self._save_interval_s = store.settings.offset_save_interval_ms / 1000
         self._failure = ""
         self._warned_groups: set[str] = set()
         """Groups that were looked at for retries which a receive does not return."""
@@ -231,25 +235,21 @@ class PopService:
 
     def _receive(self, request: PopRequest, wait_s: float) -> list[PoppedMessage]:
         """Pop, and wait for messages as long as there are none."""
-        clock, arrivals = self._store.clock, self._store.arrivals
+        if not wait_s:
+            return self._pop(request)
+        group, topic, clock = request.group, request.topic, self._store.clock
         due_s = clock.monotonic_s() + wait_s
+        line = self._lines.setdefault((group, topic), WaitingLine(self._store.arrivals))
         wake_up = WakeUp()
-        try:
+        with line.joined(wake_up), self.expecting(wake_up, group):
             while True:
-                if wait_s:
-                    arrivals.expect(wake_up, set(self.queue_keys(request.group, request.topic)))
-                    self._ordered.expect(wake_up, request.group)
+                line.expect(set(self.queue_keys(group, topic)))
                 popped = self._pop(request)
                 left_s = due_s - clock.monotonic_s()
                 if popped or left_s <= 0:
                     return popped
-                free_in_s = self.free_in_s(request.group, request.topic)
-                wake_up.wait(min(left_s, WAIT_TICK_S, free_in_s))
+                wake_up.wait(min(left_s, WAIT_TICK_S, self.free_in_s(group, topic)))
                 self._store.check_usable()
-        finally:
-            if wait_s:
-                arrivals.forget(wake_up)
-                self._ordered.forget(wake_up)
 
     def queue_keys(self, group: str, topic: str) -> Iterator[QueueKey]:
         """All queues that a receive reads."""
@@ -298,7 +298,8 @@ class PopService:
         now_ms = self._store.clock.now_ms()
         popped: list[PoppedMessage] = []
         failure: FlightlogError | None = None
-        for queue in queues:
+        self._check_not_subscribed(request.group)
+        for queue in queues_with_news(self._store, request.group, queues):
             room = request.max_count - len(popped)
             if room <= 0:
                 break
@@ -432,42 +433,63 @@ class PopService:
         """
         words_of(checked_handle(handle))
         handle = self.renewals.take(handle)
-        (words, queue_offset), now_ms = words_of(handle), self._store.clock.now_ms()
+        (words, _), now_ms = words_of(handle), self._store.clock.now_ms()
         if words.expires_ms <= now_ms:
             raise ExpiredHandleError([handle], words.expires_ms, now_ms)
-        key = words.key
-        found = self._store.get(key.topic, key.queue_id, queue_offset, 1).messages
-        if not found or found[0].queue_offset != queue_offset:
-            raise InvalidArgumentError("handle", handle.extra_info, "the handle of a message that is still there")
-        self._letters.put(key.group, replace(found[0], topic=handle.topic), attempt, key.pop_time_ms)
+        origin = replace(self._message_of(handle), topic=handle.topic)
+        self._letters.put(words.key.group, origin, attempt, words.key.pop_time_ms)
         return self.ack(handle)
 
-    def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
-        """Have a received message be delivered again `invisible_ms` milliseconds from now unless it is acknowledged: a
-        longer time while you work on it, a short one to try it again soon. Returns the handle that counts from now on;
-        the old one has no effect any more.
+    def _message_of(self, handle: PopHandle) -> StoredMessage:
+        """Raises InvalidArgumentError if retention removed it, and as `get`."""
+        words, queue_offset = words_of(handle)
+        found = self._store.get(words.key.topic, words.key.queue_id, queue_offset, 1).messages
+        if not found or found[0].queue_offset != queue_offset:
+            raise InvalidArgumentError("handle", handle.extra_info, "the handle of a message that is still there")
+        return found[0]
 
-        The next delivery counts as an attempt either way. Durable on return as a put is. After a crash during the call
-        the message may come twice. Raises ExpiredHandleError, InvalidArgumentError, and as `put`.
+    def change_invisible(
+        self, handle: PopHandle, invisible_ms: int | None = None, *, count_attempt: bool = True
+    ) -> PopHandle:
+        """Have a received message be delivered again `invisible_ms` milliseconds from now unless it is acknowledged: a
+        longer time while you work on it, a short one to try it again soon; None: after the delay that the retry policy
+        of its group has for this attempt. Returns the handle that counts from now on; the old one has no effect any
+        more.
+
+        The next delivery has an `attempt` that is one higher; with `count_attempt=False` it has the same one, also if
+        you change the time once more so. Durable on return as a put is. After a crash during the call the message may
+        come twice. Raises ExpiredHandleError, InvalidArgumentError, and as `put`.
         """
         self._store.check_usable()
         words_of(checked_handle(handle))
-        invisible_ms = checked_invisible_ms(invisible_ms, self._longest_ms)
-        return self._change_invisible(self.renewals.take(handle), invisible_ms)
+        check_flag("count_attempt", count_attempt)
+        if invisible_ms is not None:
+            checked_invisible_ms(invisible_ms, self._longest_ms)
+        handle = self.renewals.take(handle)
+        if invisible_ms is None:
+            invisible_ms = min(max(self._retry_delay_ms(handle), 1), self._longest_ms)
+        return self._change_invisible(handle, invisible_ms, is_counted=count_attempt)
 
-    def _change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
+    def _retry_delay_ms(self, handle: PopHandle) -> int:
+        words, offset = words_of(handle)
+        reconsume_times, key = self._message_of(handle).reconsume_times, words.key
+        if words.is_ordered:
+            reconsume_times += self._ordered.deliveries_before(key.group, (key.topic, key.queue_id), offset)
+        return self._groups.settings(key.group).retry_policy.delay_ms(reconsume_times)
+
+    def _change_invisible(self, handle: PopHandle, invisible_ms: int, *, is_counted: bool = True) -> PopHandle:
         """The one that counts."""
         old, offset = words_of(handle)
         self._start()
         if old.is_ordered:
-            return self._ordered.change_invisible(handle, old, offset, invisible_ms)
+            return self._ordered.change_invisible(handle, old, offset, invisible_ms, is_counted=is_counted)
         now_ms = self._store.clock.now_ms()
         if old.expires_ms <= now_ms:
             raise ExpiredHandleError([handle], old.expires_ms, now_ms)
         pop_time_ms = max(now_ms, old.key.pop_time_ms + 1)  # else the old ack would be one of the new check point
         key = old.key._replace(start_offset=offset, pop_time_ms=pop_time_ms)
         new = HandleWords(key, invisible_ms, old.revive_queue_id)
-        point = CheckPoint(key, invisible_ms, (offset,))
+        point = CheckPoint(key, invisible_ms, (offset,), is_uncounted=not is_counted)
         ack = Ack(old.key, (offset,))
         self._store.putter.park_many(  # in this order: a crash in between delivers the message twice
             [
@@ -514,7 +536,7 @@ class PopService:
         if any(map(len, self._queues)) or self.renewals:
             return REVIVE_INTERVAL_S
         self._is_idle = not self._is_unsaved
-        return None if self._is_idle else SAVE_INTERVAL_S
+        return None if self._is_idle else self._save_interval_s
 
     @property
     def _is_unsaved(self) -> bool:
@@ -529,7 +551,7 @@ class PopService:
         if not self._is_unsaved:
             self._save_due_s = None
         elif self._save_due_s is None:
-            self._save_due_s = now_s + SAVE_INTERVAL_S
+            self._save_due_s = now_s + self._save_interval_s
         elif now_s >= self._save_due_s:
             self._save_due_s = None
             self._save()
@@ -572,5 +594,4 @@ def _popped_before(offsets: OffsetTable, begun: Mapping[_Place, int]) -> int:
 
 
 def _status_of(statuses: Iterable[PutStatus]) -> PutStatus:
-    statuses = set(statuses)
     return PutStatus.FLUSH_DISK_TIMEOUT if PutStatus.FLUSH_DISK_TIMEOUT in statuses else PutStatus.PUT_OK

@@ -136,6 +136,27 @@ def test_a_subscription_counts_by_what_it_acknowledged(store: Store) -> None:
     assert len(trim(store).segments) == 1
 
 
+def test_what_a_filter_passes_over_is_consumed(store: Store) -> None:
+    store.put_many([Message("t", b"%d" % i, tags="a" if i == 1 else "b") for i in range(3)])
+    fill(store)
+    with store.subscribe("t", "g", tags="a") as member:
+        received = member.receive(WAIT_S)
+        assert unread(store) == {("t", "g"): 2}
+        assert received is not None and received.ack()
+        assert member.receive(0) is None
+        assert len(trim(store).segments) == 1
+
+
+def test_readers_without_offsets_in_the_store_keep_nothing(store: Store, tmp_path: Path) -> None:
+    store.put_many([Message("t", b"%d" % i) for i in range(3)])
+    fill(store)
+    consume(store, "t", "g")
+    with store.subscribe("t", "caches", broadcast_folder=tmp_path / "host") as member:
+        assert member.receive(WAIT_S) is not None
+        assert len(list(store.read("t"))) == 3 and store.get("t", 0, 0).messages
+        assert len(trim(store).segments) == 1
+
+
 def test_a_topic_that_no_group_consumes_keeps_its_segments_until_it_is_deleted(store: Store) -> None:
     store.put(Message("unread", b"x"))
     store.put(Message("%DLQ%g", b"dead"))

@@ -397,6 +397,36 @@ def test_a_waiting_receive_ends_when_the_store_is_closed(tmp_path: Path) -> None
     assert len(errors) == 1
 
 
+def test_queues_that_are_added_and_taken_away(popped: PoppedStore) -> None:
+    """What was received from a queue that is there no more comes again, as from a broker."""
+    popped.store.create_topic("orders", 2)
+    popped.put(1)
+    popped.put(2, queue_id=1)
+    assert sorted(popped.numbers()) == [1, 2]
+    popped.store.update_topic("orders", write_queue_count=4, read_queue_count=4)
+    popped.put(3, queue_id=3)
+    assert popped.numbers() == [3]
+    popped.store.update_topic("orders", write_queue_count=1, read_queue_count=1)
+    popped.pass_time(10_000 + COMES_AGAIN_MS)
+    assert sorted(popped.numbers()) == [1, 2, 3]
+
+
+def test_offsets_are_saved_as_often_as_the_settings_say(tmp_path: Path) -> None:
+    popped = PoppedStore(tmp_path / "store", settings=StoreSettings.small(offset_save_interval_ms=400_000))
+    popped.put(1)
+    [message] = popped.receive()
+    popped.store.ack(message.handle)
+    offsets, run_due = inside.group_offsets(popped.store), popped.store.pop_service.run_due
+    run_due()
+    popped.clock.advance(399_000)
+    run_due()
+    assert offsets.is_unsaved
+    popped.clock.advance(1_000)
+    run_due()
+    assert not offsets.is_unsaved
+    popped.store.close()
+
+
 def test_messages_come_again_by_themselves(tmp_path: Path) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         store.put(Message("orders", b"7"))

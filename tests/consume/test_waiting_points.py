@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ MANY = 100_000
 BYTES_MAX = 200
 
 
-def point_of(start: int, *offsets: int, revive_ms: int = 10_000, **fields: int) -> CheckPoint:
+def point_of(start: int, *offsets: int, revive_ms: int = 10_000, **fields: Any) -> CheckPoint:
     key = CheckPointKey("orders", "g", 1, start, 4_000, "store")
     return CheckPoint(key, revive_ms - 4_000, offsets or (start,), **fields)
 
@@ -26,10 +27,11 @@ def test_what_was_added_comes_back_in_order() -> None:
         point_of(1, 1, 5, 1 << 40, put_count=3, revive_offset=2, acked_bits=0b101),
         point_of(5, revive_offset=3, acked_bits=0xFFFF_FFFF),
         point_of(6, revive_offset=4),
+        point_of(7, revive_offset=5, is_uncounted=True),
     ]
     for each in added:
         points.add(each)
-    assert [points.get(name) for name in points.visible_before(10_001)] == added and len(points) == 4
+    assert [points.get(name) for name in points.visible_before(10_001)] == added and len(points) == 5
     assert points.visible_before(10_000) == []
 
 

@@ -348,6 +348,7 @@ MESSAGING: list[Row] = [
     *each("V", "handle", "a retryFlag of 0 or 1", lambda o: o.store.ack(PopHandle("g", "t", "0 1 1 0 2 store 0 0"))),
     *each("V", "invisible_ms=0", "from 1", lambda o: o.store.change_invisible(HANDLE, 0)),
     *each("T", "invisible_ms", "from 1", lambda o: o.store.change_invisible(HANDLE, 1.5)),
+    *each("T", "count_attempt", "True or False", lambda o: o.store.change_invisible(HANDLE, 5, count_attempt=1)),
     *each("T", "handle", "that `receive` returned", lambda o: o.store.change_invisible("0 1", 5)),
     *each("T", "start='last'", "StartFrom.LAST here", lambda o: o.store.subscribe("t", "g", start="last")),
     *each("V", "start=-1", "0 or more", lambda o: o.store.subscribe("t", "g", start=-1)),

@@ -1,4 +1,4 @@
-"""Every row of the tables in docs/messaging.md of what a failure or a crash may do has tests, which are named here."""
+"""Every row of the tables that say what messaging does in a failure or a crash has tests, which are named here."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ import pytest
 if TYPE_CHECKING:
     from flightlog.tests.house.conftest import House
 
-FIRST_CELLS = ("event", "the process dies, or power is cut")
-"""How the heads of these tables begin."""
+TABLES = {
+    "docs/messaging.md": (
+        *("event", "the process dies, or power is cut", "the listener", "type"),
+        *("`may_be_stored`", "`timeout_s` of the call, or else of the `Producer`"),
+    ),
+    "docs/operations.md": ("messages",),
+}
+"""How the heads of these tables begin, by document."""
 
 GUARANTEES = "consume/test_delivery_guarantees.py::test_"
 REDRIVE = "consume/test_redrive.py::test_"
@@ -29,6 +35,9 @@ RETRY, STARTS, ORDERED = (
     "consume/test_starts.py::test_",
     "consume/test_ordered.py::test_",
 )
+CONSUMER, CONSUMPTION = "consume/test_consumer.py::test_", "consume/test_consumption.py::test_"
+UNREAD_TOPIC = CONSUMPTION + "a_topic_that_no_group_consumes_keeps_its_segments_until_it_is_deleted"
+SEND_ASYNC, MESSAGE_TYPE = "produce/test_send_async.py::test_", "produce/test_message_type.py::test_"
 WINDOW, WINDOW_POWER = "consume/test_deduplication.py::test_", "faults/test_deduplication_power.py::test_"
 
 TESTS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -38,6 +47,22 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "one message is invalid": (SEND_MANY + "one_wrong_message_refuses_the_part_of_its_store",),
         "`timeout_s` (3 s) is over": (SEND_MANY + "what_was_not_tried_in_time_is_stored_nowhere",),
     },
+    "Timeout of a send": {
+        "not given": (
+            SEND_ASYNC + "no_try_begins_after_the_timeout",
+            SEND_ASYNC + "a_store_that_answers_flush_disk_timeout_first_gives_a_result",
+        ),
+        "given": (SEND_ASYNC + "a_send_does_not_wait_for_a_hanging_sync_beyond_its_timeout",),
+        "`False`": (SEND_ASYNC + "no_try_begins_after_the_timeout",),
+        "`True`": (SEND_ASYNC + "a_send_does_not_wait_for_a_hanging_sync_beyond_its_timeout",),
+    },
+    "Message types": dict.fromkeys(
+        ("`TRANSACTION`", "`DELAY`", "`FIFO`", "`NORMAL`"),
+        (
+            MESSAGE_TYPE + "the_type_of_a_message_as_rocketmq_reads_it",
+            MESSAGE_TYPE + "which_topics_take_which_messages_as_rocketmqs_validator_says",
+        ),
+    ),
     "Several stores": {
         "a put without a message group fails": (PRODUCER + "a_full_store_is_left_alone_and_tried_again",),
         "a put with a message group": (PRODUCER + "an_ordered_message_never_changes_its_queue",),
@@ -79,6 +104,20 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "power cut, sync flush": (GUARANTEES + "a_power_cut_under_sync_flush",),
         "power cut, async flush": (GUARANTEES + "a_power_cut_under_async_flush",),
         "queue moves to another member": (GUARANTEES + "a_queue_that_moves",),
+    },
+    "Listeners": {
+        "returns `None`": (CONSUMER + "none_and_consume_success_acknowledge",),
+        "returns `\"RECONSUME_LATER\"`": (CONSUMER + "reconsume_later_is_a_failed_attempt",),
+        "raises": (CONSUMER + "what_fails_comes_again_and_no_thread_dies_of_it",),
+        "is a coroutine function": (
+            "consume/test_coroutine_listener.py::test_every_message_is_awaited_once_and_acknowledged",
+            "consume/test_coroutine_listener.py::test_one_that_fails_has_its_messages_again",
+        ),
+        "returns anything else": (
+            CONSUMER + "any_other_result_of_a_listener_is_a_failed_attempt_with_a_named_error",
+            CONSUMER + "a_listener_that_returns_a_coroutine_acknowledges_nothing",
+        ),
+        "does not return within": (RETRY + "a_stuck_listener_holds_up_nothing_else",),
     },
     "Retries and dead letters": {
         "the process is killed after a message was sent back": (
@@ -180,20 +219,40 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "the result": (WINDOW + "a_message_that_comes_twice_has_one_effect",),
     },
+    "Deleting what was consumed": {
+        "of a topic with groups": (
+            CONSUMPTION + "what_all_groups_have_consumed_goes_and_no_more",
+            CONSUMPTION + "a_group_that_has_begun_in_one_queue_has_read_nothing_of_the_others",
+            CONSUMPTION + "what_a_filter_passes_over_is_consumed",
+        ),
+        "of a topic without groups": (UNREAD_TOPIC,),
+        "received by pop": (CONSUMPTION + "a_popped_message_stays_until_it_is_acknowledged_or_was_put_again",),
+        "in `%RETRY%` topics": (CONSUMPTION + "a_popped_message_stays_until_it_is_acknowledged_or_was_put_again",),
+        "dead letters (`%DLQ%`)": (UNREAD_TOPIC,),
+        "with a delay level or a timer": (
+            CONSUMPTION + "a_delayed_message_stays_until_it_is_delivered",
+            CONSUMPTION + "where_nothing_is_delivered_delayed_messages_stay",
+        ),
+        "of transactions": (CONSUMPTION + "a_half_message_stays_until_a_round_of_checks_has_passed_it",),
+        "read by broadcasting": (CONSUMPTION + "readers_without_offsets_in_the_store_keep_nothing",),
+        "read with `get`": (CONSUMPTION + "readers_without_offsets_in_the_store_keep_nothing",),
+    },
 }  # fmt: skip
 
 
 def rows(house: House) -> dict[str, list[str]]:
     """By title of their section: the first cells of the tables' rows."""
     found: dict[str, list[str]] = {}
-    title, is_in_table = "", False
-    for line in (house.root / "docs/messaging.md").read_text().splitlines():
-        if line.startswith("#"):
-            title = line.lstrip("# ")
-        first = line.removeprefix("| ").split(" | ")[0]
-        is_in_table = line.startswith("|") and (is_in_table or first in FIRST_CELLS)
-        if is_in_table and first not in FIRST_CELLS and not line.startswith("|--"):
-            found.setdefault(title, []).append(first)
+    for document, heads in TABLES.items():
+        title, is_in_table = "", False
+        for line in (house.root / document).read_text().splitlines():
+            if line.startswith("#"):
+                title = line.lstrip("# ")
+            first = line.removeprefix("| ").split(" | ")[0]
+            is_head = line.startswith("|") and not is_in_table and first in heads
+            is_in_table = line.startswith("|") and (is_in_table or is_head)
+            if is_in_table and not is_head and not line.startswith("|--"):
+                found.setdefault(title, []).append(first)
     return found
 
 

@@ -2,8 +2,8 @@
 
 One `revive` of a queue of the revive topic reads what is new there, marks what was acknowledged, and works off the
 check points in order, up to the first one whose acks may still be on the wheel. Each message without an ack is put to
-the group's retry topic, with `reconsume_times` one higher and the time of its first pop. Then the offset of the last
-check point is committed for the revive group.
+the group's retry topic, with `reconsume_times` one higher, unless the attempt does not count, and the time of its first
+pop. Then the offset of the last check point is committed for the revive group.
 
 Invariants:
 - A check point is worked off more than SAFETY_MS after its messages became visible again, by a time that the timers
@@ -153,7 +153,7 @@ class ReviveQueue:
                 is_there = bool(found) and found[0].queue_offset == offset  # else retention removed it
                 if is_there and not self._is_done(point, found[0], retry):
                     make_retry_topic(self._store, key.group, retry)
-                    self._store.put(retried(found[0], retry, key))
+                    self._store.put(retried(found[0], retry, key, is_counted=not point.is_uncounted))
                     revived += 1
             point.note_acked((offset,))  # not a second time if a later one fails
         return revived
@@ -168,7 +168,8 @@ class ReviveQueue:
     def _put_again(self, point: CheckPoint, offset: int) -> None:
         delay_ms = 1000 * RETRY_DELAYS_S[min(point.put_count, len(RETRY_DELAYS_S) - 1)]
         again = CheckPoint(
-            point.key._replace(start_offset=offset), point.invisible_ms + delay_ms, (offset,), point.put_count + 1
+            *(point.key._replace(start_offset=offset), point.invisible_ms + delay_ms, (offset,), point.put_count + 1),
+            is_uncounted=point.is_uncounted,
         )
         self._store.put(check_point_message(again, self._queue_id))
 
@@ -203,7 +204,7 @@ def make_retry_topic(store: MessageStore, group: str, name: str) -> None:
         store.offsets.set(group, name, 0, 0)
 
 
-def retried(found: StoredMessage, retry: str, key: CheckPointKey) -> Message:
+def retried(found: StoredMessage, retry: str, key: CheckPointKey, *, is_counted: bool) -> Message:
     """The message to put to the retry topic. A delay that it had when it was sent is over."""
     left_out = (CRC_PROPERTY, props.DELAY, props.INNER_COUNT, props.INNER_BASE)
     properties = {name: value for name, value in found.properties.items() if name not in left_out}
@@ -217,5 +218,5 @@ def retried(found: StoredMessage, retry: str, key: CheckPointKey) -> Message:
         flag=found.flag,
         born_timestamp_ms=found.born_timestamp_ms,
         sys_flag=found.sys_flag & ~(HOST_BITS | INNER_BATCH | NEED_UNWRAP),
-        reconsume_times=found.reconsume_times + 1,
+        reconsume_times=found.reconsume_times + is_counted,
     )

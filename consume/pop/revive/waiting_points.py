@@ -5,8 +5,8 @@ each; here, packed, less than 200: a key and a value of 24 and 12 bytes, two hea
 
     key      names (4)  queue id (4)  start offset (8)  pop time (8)
     value    place in the revive topic (8)  invisible time (4): of one message, at the start offset, without an ack
-             or the same (8, 8), acked bits (8)  put count (2)  messages (2), then, unless the messages follow each
-             other, the distance of each from the start offset (8)
+             or the same (8, 8), acked bits (8)  put count (2)  messages (1)  is uncounted (1), then, unless the
+             messages follow each other, the distance of each from the start offset (8)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..check_point import CheckPoint, CheckPointKey
 
 KEY: Final = struct.Struct("<IIqq")
 SHORT: Final = struct.Struct("<qI")
-VALUE: Final = struct.Struct("<qqQHH")
+VALUE: Final = struct.Struct("<qqQHB?")
 assert (KEY.size, SHORT.size, VALUE.size) == (24, 12, 28)
 
 
@@ -100,19 +100,20 @@ class WaitingPoints:
         if len(value) == SHORT.size:
             revive_offset, invisible_ms = SHORT.unpack(value)
             return CheckPoint(key, invisible_ms, (key.start_offset,), revive_offset=revive_offset)
-        revive_offset, invisible_ms, acked_bits, put_count, count = VALUE.unpack_from(value)
+        revive_offset, invisible_ms, acked_bits, put_count, count, is_uncounted = VALUE.unpack_from(value)
         distances = struct.unpack_from(f"<{count}q", value, VALUE.size) if len(value) > VALUE.size else range(count)
         offsets = tuple(key.start_offset + distance for distance in distances)
-        return CheckPoint(key, invisible_ms, offsets, put_count, revive_offset, acked_bits)
+        return CheckPoint(key, invisible_ms, offsets, put_count, revive_offset, acked_bits, is_uncounted)
 
 
 def _value_of(point: CheckPoint) -> bytes:
-    is_plain = point.offsets == (point.key.start_offset,) and not point.acked_bits and not point.put_count
+    is_alone = point.offsets == (point.key.start_offset,)
+    is_plain = is_alone and not (point.acked_bits or point.put_count or point.is_uncounted)
     if is_plain and 0 <= point.invisible_ms < 1 << 32:
         return _packed(SHORT, point.revive_offset, point.invisible_ms)
     distances = [offset - point.key.start_offset for offset in point.offsets]
     numbers = point.revive_offset, point.invisible_ms, point.acked_bits, point.put_count, len(distances)
-    value = _packed(VALUE, *numbers)
+    value = _packed(VALUE, *numbers, point.is_uncounted)
     if distances == list(range(len(distances))):
         return value
     return value + _packed(struct.Struct(f"<{len(distances)}q"), *distances)
