@@ -172,3 +172,11 @@ def test_nothing_is_retried() -> None:
         path.name for path in (ROOT / "tests").rglob("test_*.py") if re.search(r"mark\.(flaky|retry)", path.read_text())
     ]
     assert not marked
+
+
+def test_a_child_that_a_test_interrupts_listens_to_interrupts() -> None:
+    """`tail -f` of a test never ended where a shell had started the suite behind itself: SIGINT was ignored there."""
+    texts = {path.relative_to(ROOT): path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    interrupting = re.compile(r"send_signal\(signal\.SIG(INT|HUP|QUIT)")
+    deaf = [path for path, text in texts.items() if interrupting.search(text) and "default_signals" not in text]
+    assert not deaf, f"{deaf}: expected preexec_fn=signals.default_signals where they start the child"

@@ -13,6 +13,7 @@ import pytest
 
 import flightlog
 from flightlog.store.errors import FlightlogError
+from flightlog.tests.support import signals
 from flightlog.tools.program import EXIT_INTERRUPTED, EXIT_NO_READER
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ PATIENCE_S = 300
 
 def start(*arguments: str | Path) -> subprocess.Popen[bytes]:
     call = [sys.executable, "-P", "-m", "flightlog", *map(str, arguments)]
-    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=signals.default_signals)
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:

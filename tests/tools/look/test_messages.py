@@ -20,6 +20,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoredMessage, StoreSettings
 from flightlog.engine.read.selection import Selection
+from flightlog.tests.support import signals
 from flightlog.tools.commands.look.tail import coming
 from flightlog.tools.records.fields import NAMES, iso_time
 
@@ -212,7 +213,13 @@ def following(path: Path, tmp_path: Path) -> Iterator[tuple[flightlog.Store, sub
     store = flightlog.open(tmp_path / "live", StoreSettings.small())
     store.put(Message("orders", b"before"))
     command = [sys.executable, "-P", "-m", "flightlog", "tail", str(store.path), "-f", "--form", "raw", "-t", "orders"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=signals.default_signals,
+    ) as process:
         yield store, process
         process.kill()
     store.close()

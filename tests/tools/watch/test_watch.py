@@ -17,6 +17,7 @@ from rich.console import Console
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.consume.store_metrics import StoreMetric
+from flightlog.tests.support import signals
 from flightlog.tests.support.clocks import ClockAhead
 from flightlog.tools.commands.watch.stats_screen import line_of, screen
 from flightlog.tools.prometheus_text import prometheus_text
@@ -115,7 +116,13 @@ def watching(tmp_path: Path) -> Iterator[tuple[flightlog.Store, subprocess.Popen
     store = flightlog.open(tmp_path / "live", StoreSettings.small())
     store.put(Message("orders", b""))
     command = [sys.executable, "-P", "-m", "flightlog", "stats", str(store.path), "--watch", "--interval", "0.1"]
-    with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=signals.default_signals,
+    ) as process:
         yield store, process
         process.kill()
     store.close()
