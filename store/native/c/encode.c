@@ -79,15 +79,19 @@ static uint8_t *write_body(uint8_t *at, uint8_t *body, struct bytes bytes) {
     return body + bytes.size;
 }
 
-static void write_end(uint8_t *at, uint8_t *next, int32_t size, const struct record *record) {
-    store16(next, (int16_t)record->properties.size);
-    append(next + PROPERTIES_LENGTH_SIZE, record->properties);
-    publish_head(at, size, record->magic);
+static void write_properties(uint8_t *at, const struct record *record) {
+    store16(at, (int16_t)record->properties.size);
+    append(at + PROPERTIES_LENGTH_SIZE, record->properties);
+}
+
+void encode_hidden(uint8_t *at, const struct record *record) {
+    uint8_t *const body = at + write_head(at, record);
+    write_properties(write_topic(write_body(at, body, record->body), record), record);
 }
 
 void encode_record(uint8_t *at, int32_t size, const struct record *record) {
-    uint8_t *const body = at + write_head(at, record);
-    write_end(at, write_topic(write_body(at, body, record->body), record), size, record);
+    encode_hidden(at, record);
+    publish_head(at, size, record->magic);
 }
 
 /* ---- many records that share most fields ---- */
@@ -113,5 +117,6 @@ void encode_from_mold(uint8_t *at, int32_t size, const struct mold *mold, const 
     store32(body - 4, (int32_t)record->body.size);
     uint8_t *const next = write_body(at, body, record->body);
     memcpy(next, mold->topic, mold->topic_size);
-    write_end(at, next + mold->topic_size, size, record);
+    write_properties(next + mold->topic_size, record);
+    publish_head(at, size, record->magic);
 }

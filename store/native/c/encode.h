@@ -34,9 +34,15 @@ struct record {
 int32_t record_size(const struct record *record, const char **refusal);
 
 /*
- * Writes all `size` = record_size() > 0 bytes at `at`. The first eight, size and magic, are written last with one
- * release store: a reader that sees them sees the rest, too. The record's parts must not overlap at[0, size).
+ * Writes all record_size() > 0 bytes at `at`, without the first eight, size and magic. The record's parts must not
+ * overlap them.
  */
+void encode_hidden(uint8_t *at, const struct record *record);
+
+/* The first eight bytes, with one release store: a reader that sees them sees the rest, too. */
+void publish_head(uint8_t *at, int32_t size, int32_t magic);
+
+/* Both. */
 void encode_record(uint8_t *at, int32_t size, const struct record *record);
 
 /*
@@ -53,8 +59,5 @@ void lay_out(struct mold *mold, const struct record *shared);
 
 /* As encode_record, for a record that differs from the mold's only in body, properties, and numbers from columns. */
 void encode_from_mold(uint8_t *at, int32_t size, const struct mold *mold, const struct record *record);
-
-/* Only its last step, for a record that was encoded elsewhere and copied here without its first eight bytes. */
-void publish_head(uint8_t *at, int32_t size, int32_t magic);
 
 #endif

@@ -24,6 +24,7 @@ struct fast_path_queue {
 };
 
 struct fast_path_topic {
+    PyObject *capsule; /* of this struct, borrowed; whoever keeps the struct holds a reference to it */
     PyObject *name;
     PyObject *raw; /* a bytes object, whose content is `bytes` */
     struct bytes bytes;
@@ -33,14 +34,14 @@ struct fast_path_topic {
 };
 
 struct fast_path_change {
-    PyObject *topic; /* the capsule */
+    struct fast_path_topic *topic;
     int64_t queue_id;
 };
 
 struct fast_path_queues {
     PyObject *offsets;  /* dict: (topic, queue id) -> next queue offset; current while no queue is changed */
     PyObject *topics;   /* dict: name -> capsule of a fast_path_topic */
-    PyObject *last;     /* the capsule of the last put, and its name object */
+    struct fast_path_topic *last; /* the topic of the last put, and its name object */
     PyObject *last_name;
     uint64_t epoch;
     struct fast_path_change *changes;
@@ -53,16 +54,21 @@ int fast_path_register_topic(struct fast_path_queues *queues, PyObject *name, Py
 int fast_path_unregister_topic(struct fast_path_queues *queues, PyObject *name);
 /* Writes every changed offset into the dict. */
 int fast_path_write_back_offsets(struct fast_path_queues *queues);
-/* The capsule of a topic, borrowed; NULL without an error if it is not registered. Runs no Python code. */
-PyObject *fast_path_find_topic(struct fast_path_queues *queues, PyObject *name);
-struct fast_path_topic *fast_path_topic_of(PyObject *capsule);
+/* The topic, borrowed; NULL without an error if it is not registered. Runs no Python code. */
+struct fast_path_topic *fast_path_find_topic(struct fast_path_queues *queues, PyObject *name);
 /* Loads the offset of a queue. 1: loaded; 0: no such queue; -1: an error. May run Python code. */
-int fast_path_load(struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id);
-/* The queue if its offset is loaded, else NULL. Runs no Python code. */
-struct fast_path_queue *fast_path_loaded(const struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id);
-/* Makes room to note another change. */
-int fast_path_reserve_change(struct fast_path_queues *queues);
-void fast_path_note_change(struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id);
+int fast_path_load(struct fast_path_queues *queues, struct fast_path_topic *topic, int64_t queue_id);
+/* The queue if its offset is loaded, else NULL. */
+static inline struct fast_path_queue *fast_path_loaded(const struct fast_path_queues *queues,
+                                                       const struct fast_path_topic *topic, int64_t queue_id) {
+    if (queue_id < 0 || queue_id >= topic->known) return NULL;
+    struct fast_path_queue *queue = &topic->queues[queue_id];
+    return queue->epoch == queues->epoch ? queue : NULL;
+}
+/* Notes that a queue differs from the dict. -1: an error. */
+int fast_path_note_change(struct fast_path_queues *queues, struct fast_path_topic *topic, int64_t queue_id);
+/* Forgets the changes beyond the first `count`. */
+void fast_path_forget_changes(struct fast_path_queues *queues, size_t count);
 
 /* ---- properties: fast_path_properties.c ---- */
 
@@ -79,10 +85,6 @@ int64_t fast_path_encode_properties(uint8_t out[FAST_PATH_PROPERTIES_MAX], PyObj
 
 /* Whether an object is a FastPath of this kernel. */
 int is_fast_path(PyObject *object);
-
-/* The most messages that a call of fast_path_put_many() appends. */
-#define PUT_MANY_MAX 1024
-struct fast_path_ready;
 
 struct fast_path {
     PyObject_HEAD
@@ -111,10 +113,6 @@ struct fast_path {
     char is_armed;
     PyObject *note; /* called with the duration in ms of one put in so many */
     unsigned puts;
-
-    struct fast_path_ready *ready; /* buffers for the messages of one fast_path_put_many(), and for their properties */
-    uint8_t *properties;
-    size_t ready_room, properties_room;
 };
 
 /* A result with the fields that all results share; the others are None and 0 until fast_path_write(). */

@@ -1,20 +1,15 @@
 /*
- * put_many on the fast path. Each appended message is examined once; the others are examined only if the call must tell
+ * put_many on the fast path. Each appended message is examined and written in one go, and the records get their first
+ * eight bytes together: until then they can be taken back. The other messages are examined only if the call must tell
  * whether all are ordinary.
  */
 #include "fast_path_steps.h"
 #include "message_fields.h"
 
 #define PUT_MANY_SIZE (1 << 20) /* bytes of records appended in one call */
+#define PUT_MANY_MAX 1024       /* messages appended in one call */
 #define CHECKED_AT_ONCE 4096    /* messages checked before other threads get the GIL */
-
-struct fast_path_ready {
-    struct prepared prepared;
-    PyObject *topic;      /* borrowed */
-    size_t properties_at; /* in the fast path's buffer for properties */
-};
-
-#define AHEAD 6 /* a message is prefetched this many messages ahead */
+#define AHEAD 6                 /* a message is prefetched this many messages ahead */
 
 /* Prefetch; the address may be invalid or NULL. */
 static void ask_for(const void *address, int lines) {
@@ -29,19 +24,6 @@ static void ask_ahead(const struct fast_path *fast_path, PyObject *messages, Py_
     if (!Py_IS_TYPE(message, fast_path->message_type)) return;
     ask_for(((const struct message_fields *)message)->body, 3);
     ask_for(((const struct message_fields *)message)->keys, 1);
-}
-
-/* Grows the buffer at *room to `wished` items of `size` bytes. */
-static int reserve(void **room, size_t *reserved, size_t wished, size_t size) {
-    if (wished <= *reserved) return 0;
-    void *made = PyMem_Realloc(*room, wished * size);
-    if (made == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    *room = made;
-    *reserved = wished;
-    return 0;
 }
 
 /* The index in `messages` to begin at, or -1 with an error. */
@@ -93,46 +75,34 @@ static Py_ssize_t most_at_once(struct fast_path *fast_path, PyObject *messages, 
     return fitting < most ? fitting : most;
 }
 
-enum preparation { FAILED = -1, READY, NO_ROOM, NOT_ORDINARY, UNKNOWN_QUEUE };
+enum outcome { FAILED = -1, DONE, NO_ROOM, NOT_ORDINARY, UNKNOWN_QUEUE };
 
 /*
- * Prepares up to *count messages, and sets it to the number of prepared ones. Returns READY, or the reason why there
- * are fewer: after UNKNOWN_QUEUE, the offset of the next message's queue must be loaded. Runs no Python code.
+ * Writes up to *count messages, and sets it to the number of written ones. Returns DONE, or the reason why there are
+ * fewer: after UNKNOWN_QUEUE, the offset of the next message's queue must be loaded. Runs no Python code.
  */
-static enum preparation prepare_some(struct fast_path *fast_path, PyObject *messages, Py_ssize_t first,
-                                     Py_ssize_t *count) {
+static enum outcome write_some(struct fast_path *fast_path, PyObject *messages, Py_ssize_t first, Py_ssize_t *count,
+                               int64_t time_ms, struct written *written) {
     const Py_ssize_t most = *count;
-    size_t properties_size = 0;
-    int64_t total = BLANK_SIZE, room = fast_path->end < fast_path->base ? 0 : fast_path->limit - fast_path->end;
-    if (room > PUT_MANY_SIZE) room = PUT_MANY_SIZE;
     *count = 0;
     if (fast_path_is_kept_away(fast_path)) return NOT_ORDINARY;
-    if (reserve((void **)&fast_path->ready, &fast_path->ready_room, (size_t)most, sizeof *fast_path->ready) < 0) {
-        return FAILED;
-    }
+    if (fast_path->end < fast_path->base || fast_path->end > fast_path->limit) return NO_ROOM;
+    const int64_t room = fast_path->limit - fast_path->end;
+    const int64_t stop = fast_path->end + (room < PUT_MANY_SIZE ? room : PUT_MANY_SIZE);
     for (; *count < most; ++*count) {
-        struct fast_path_ready *ready = &fast_path->ready[*count];
+        uint8_t properties[FAST_PATH_PROPERTIES_MAX];
         struct fields fields;
+        struct prepared prepared;
         ask_ahead(fast_path, messages, first + *count, first + most);
-        if (fast_path->properties_room - properties_size < FAST_PATH_PROPERTIES_MAX &&
-            reserve((void **)&fast_path->properties, &fast_path->properties_room,
-                    2 * properties_size + FAST_PATH_PROPERTIES_MAX, 1)) {
-            return FAILED;
-        }
-        if (!prepare_message(fast_path, PyTuple_GetItem(messages, first + *count),
-                             fast_path->properties + properties_size, &fields, &ready->prepared)) {
+        if (!prepare_message(fast_path, PyTuple_GetItem(messages, first + *count), properties, &fields, &prepared)) {
             return NOT_ORDINARY;
         }
-        total += ready->prepared.size;
-        if (total > room) return NO_ROOM;
-        if (fast_path_loaded(&fast_path->queues, ready->prepared.topic, ready->prepared.record.queue_id) == NULL) {
-            return UNKNOWN_QUEUE;
-        }
-        ready->topic = fields.topic;
-        ready->properties_at = properties_size;
-        properties_size += ready->prepared.record.properties.size;
+        if (stop - fast_path->end < (int64_t)prepared.size + BLANK_SIZE) return NO_ROOM;
+        struct fast_path_queue *queue = fast_path_loaded(&fast_path->queues, prepared.topic, prepared.record.queue_id);
+        if (queue == NULL) return UNKNOWN_QUEUE;
+        if (fast_path_write(fast_path, &prepared, queue, time_ms, fields.topic, &written[*count]) < 0) return FAILED;
     }
-    return READY;
+    return DONE;
 }
 
 /* Loads the queue offsets of the ordinary messages. -1: an error. May run Python code. */
@@ -148,42 +118,44 @@ static int load_queues(struct fast_path *fast_path, PyObject *messages, Py_ssize
     return 0;
 }
 
-/* A list of `count` blank results; NULL with an error. May run Python code. */
-static PyObject *blank_results(const struct fast_path *fast_path, Py_ssize_t count) {
-    PyObject *results[PUT_MANY_MAX], *list = NULL; /* put into the list last, so that no code sees a list with gaps */
+/* A list of `count` blank results, which `written` gets, too; NULL with an error. May run Python code. */
+static PyObject *blank_results(const struct fast_path *fast_path, Py_ssize_t count, struct written *written) {
+    PyObject *list = NULL; /* the results are put into it last, so that no code sees a list with gaps */
     Py_ssize_t made = 0;
-    while (made < count && (results[made] = (PyObject *)fast_path_new_result(fast_path)) != NULL) made++;
+    while (made < count && (written[made].result = fast_path_new_result(fast_path)) != NULL) made++;
     if (made == count) list = PyList_New(count);
     for (Py_ssize_t i = 0; i < made; i++) {
-        if (list != NULL) PyList_SetItem(list, i, results[i]);
-        else Py_DECREF(results[i]);
+        if (list != NULL) PyList_SetItem(list, i, (PyObject *)written[i].result);
+        else Py_DECREF((PyObject *)written[i].result);
     }
     return list;
 }
 
-/* Appends the prepared messages, and fills their results in the list. -1: an error; the messages before it are
- * appended. Runs no Python code. */
-static int write_all(struct fast_path *fast_path, Py_ssize_t count, int64_t time_ms, PyObject *list) {
-    for (Py_ssize_t i = 0; i < count; i++) {
-        struct fast_path_ready *ready = &fast_path->ready[i];
-        struct record *record = &ready->prepared.record;
-        record->properties.data = fast_path->properties + ready->properties_at;
-        struct fast_path_queue *queue = fast_path_loaded(&fast_path->queues, ready->prepared.topic, record->queue_id);
-        if (fast_path_write(fast_path, &ready->prepared, queue, time_ms, ready->topic,
-                            (struct result_fields *)PyList_GetItem(list, i)) < 0) {
-            return -1;
-        }
-    }
-    return 0;
+/* What write_some() changes. */
+struct before {
+    int64_t end, last_store_timestamp_ms;
+    size_t change_count;
+};
+
+static struct before look(const struct fast_path *fast_path) {
+    return (struct before){fast_path->end, fast_path->last_store_timestamp_ms, fast_path->queues.change_count};
 }
 
-/* Out of memory after some were appended. */
-static void notify_beside_error(struct fast_path *fast_path) {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    fast_path_publish(fast_path);
-    fast_path_notify(fast_path);
-    PyErr_Restore(type, value, trace);
+/* As before: the segment has zeros where the `count` records were. Runs no Python code. */
+static void take_back(struct fast_path *fast_path, const struct before *before, const struct written *written,
+                      Py_ssize_t count) {
+    if (count == 0) return;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        written[i].queue->next_offset--;
+        Py_CLEAR(written[i].result->topic);
+    }
+    fast_path_forget_changes(&fast_path->queues, before->change_count);
+    memset((uint8_t *)fast_path->segment.buf + (before->end - fast_path->base), 0,
+           (size_t)(fast_path->end - before->end));
+    fast_path->end = before->end;
+    fast_path->last_store_timestamp_ms = before->last_store_timestamp_ms;
+    fast_path->appended_records -= count;
+    fast_path->taken -= count;
 }
 
 /*
@@ -192,36 +164,39 @@ static void notify_beside_error(struct fast_path *fast_path) {
  */
 static PyObject *put_some(struct fast_path *fast_path, PyObject *messages, Py_ssize_t first, Py_ssize_t most,
                           int are_all) {
+    struct written written[PUT_MANY_MAX];
     int64_t time_ms;
     if (most == 0) return PyList_New(0);
     if (fast_path_now_ms(fast_path, &time_ms) < 0) return NULL;
-    PyObject *const list = blank_results(fast_path, most);
+    PyObject *const list = blank_results(fast_path, most, written);
     if (list == NULL) return NULL;
+    struct before before = look(fast_path);
     Py_ssize_t count = most;
-    enum preparation state = prepare_some(fast_path, messages, first, &count);
+    enum outcome state = write_some(fast_path, messages, first, &count, time_ms, written);
     if (state == UNKNOWN_QUEUE) {
-        count = most;
-        state = load_queues(fast_path, messages, first, most) < 0 ? FAILED
-                                                                  : prepare_some(fast_path, messages, first, &count);
+        take_back(fast_path, &before, written, count);
+        count = 0;
+        state = load_queues(fast_path, messages, first, most) < 0 ? FAILED : DONE;
+        before = look(fast_path);
+        if (state == DONE) {
+            count = most;
+            state = write_some(fast_path, messages, first, &count, time_ms, written);
+        }
     }
-    /* No Python code runs from the last check of the conditions, in prepare_some(), to the commit. */
-    if (are_all && (state == NOT_ORDINARY || (state != READY && state != FAILED &&
-                                              !are_ordinary(fast_path, messages, first + count, first + most)))) {
-        Py_DECREF(list);
-        return Py_NewRef(Py_None);
-    }
-    if (state != FAILED && (count == most || PyList_SetSlice(list, count, most, NULL) == 0)) {
-        const int64_t before = fast_path->end;
-        const int result = write_all(fast_path, count, time_ms, list);
-        if (result == 0 && count > 0) {
-            fast_path_publish(fast_path);
+    /* No Python code runs from the last check of the conditions, in write_some(), to the commit. */
+    const int is_refused =
+        are_all && (state == NOT_ORDINARY ||
+                    (state > DONE && !are_ordinary(fast_path, messages, first + count, first + most)));
+    if (state != FAILED && !is_refused && (count == most || PyList_SetSlice(list, count, most, NULL) == 0)) {
+        if (count > 0) {
+            fast_path_commit(fast_path, written, count);
             fast_path_notify(fast_path);
         }
-        if (result == 0) return list;
-        if (fast_path->end != before) notify_beside_error(fast_path);
+        return list;
     }
+    take_back(fast_path, &before, written, count);
     Py_DECREF(list);
-    return NULL;
+    return is_refused ? Py_NewRef(Py_None) : NULL;
 }
 
 PyObject *fast_path_put_many(struct fast_path *fast_path, PyObject *const *arguments, Py_ssize_t count) {

@@ -17,6 +17,11 @@ static int put_bytes(struct text *out, const char *data, size_t size) {
     return 1;
 }
 
+#define ONES UINT64_C(0x0101010101010101) /* in each byte of a word */
+
+/* Whether a byte of the word is below `limit`, which is at most 128. */
+static uint64_t below(uint64_t word, uint64_t limit) { return (word - limit * ONES) & ~word & 128 * ONES; }
+
 /* A name or value and the byte after it. 0 unless it is a text, not empty, encodable as UTF-8, and without
  * separators and zeros (many zeros are refused: store/format/properties.py). */
 static int put_part(struct text *out, PyObject *part, char separator, int has_spaces) {
@@ -28,13 +33,20 @@ static int put_part(struct text *out, PyObject *part, char separator, int has_sp
         return 0;
     }
     if (size == 0 || size >= out->end - out->at) return 0;
-    int is_bad = 0;
-    for (Py_ssize_t i = 0; i < size; i++) {
-        const uint8_t byte = (uint8_t)data[i];
-        is_bad |= byte <= VALUE_END;
-        out->at[i] = byte;
+    uint64_t bad = 0, word = 0;
+    const uint64_t space = has_spaces ? 0 : ' ' * ONES;
+    Py_ssize_t place = 0;
+    for (; size - place >= 8; place += 8) {
+        memcpy(&word, data + place, 8);
+        memcpy(out->at + place, &word, 8);
+        bad |= below(word, VALUE_END + 1) | below(word ^ space, 1);
     }
-    if (is_bad || (!has_spaces && memchr(data, ' ', (size_t)size) != NULL)) return 0;
+    for (; place < size; place++) {
+        const uint8_t byte = (uint8_t)data[place];
+        bad |= byte <= VALUE_END || byte == (uint8_t)space;
+        out->at[place] = byte;
+    }
+    if (bad) return 0;
     out->at += size;
     *out->at++ = (uint8_t)separator;
     return 1;

@@ -52,13 +52,15 @@ static void publish_word(const struct fast_path *fast_path, Py_ssize_t place, in
     }
 }
 
-void fast_path_publish(const struct fast_path *fast_path) {
+void fast_path_commit(const struct fast_path *fast_path, const struct written *written, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++) publish_head(written[i].at, written[i].size, written[i].magic);
     for (int i = 0; i < 2; i++) publish_word(fast_path, fast_path->words[i], fast_path->end);
 }
 
 int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, struct fast_path_queue *queue,
-                    int64_t time_ms, PyObject *topic, struct result_fields *result) {
+                    int64_t time_ms, PyObject *topic, struct written *written) {
     struct record *record = &prepared->record;
+    struct result_fields *const result = written->result;
     const int64_t start = fast_path->end;
     if (time_ms < fast_path->last_store_timestamp_ms) time_ms = fast_path->last_store_timestamp_ms;
     if (!prepared->has_born_timestamp) record->born_timestamp_ms = time_ms;
@@ -66,7 +68,9 @@ int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, stru
     record->queue_offset = queue->next_offset;
     record->physical_offset = start;
 
-    if (fast_path_reserve_change(&fast_path->queues) < 0) return -1;
+    if (!queue->is_changed && fast_path_note_change(&fast_path->queues, prepared->topic, record->queue_id) < 0) {
+        return -1;
+    }
     result->topic = Py_NewRef(topic);
     result->queue_id = record->queue_id;
     result->queue_offset = record->queue_offset;
@@ -74,14 +78,14 @@ int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, stru
     result->size = prepared->size;
     result->store_timestamp_ms = time_ms;
 
-    encode_record((uint8_t *)fast_path->segment.buf + (start - fast_path->base), prepared->size, record);
+    written->queue = queue;
+    written->at = (uint8_t *)fast_path->segment.buf + (start - fast_path->base);
+    written->size = prepared->size;
+    written->magic = record->magic;
+    encode_hidden(written->at, record);
     fast_path->last_store_timestamp_ms = time_ms;
-    fast_path->end = start + prepared->size; /* the commit point */
+    fast_path->end = start + prepared->size;
     queue->next_offset++;
-    if (!queue->is_changed) {
-        queue->is_changed = 1;
-        fast_path_note_change(&fast_path->queues, prepared->topic, record->queue_id);
-    }
     fast_path->appended_records++;
     fast_path->taken++;
     return 0;
@@ -101,8 +105,9 @@ static enum outcome commit(struct fast_path *fast_path, const struct fields *fie
     }
     struct fast_path_queue *queue = fast_path_loaded(&fast_path->queues, prepared.topic, prepared.record.queue_id);
     if (queue == NULL) return UNKNOWN_QUEUE;
-    if (fast_path_write(fast_path, &prepared, queue, time_ms, fields->topic, result) < 0) return FAILED;
-    fast_path_publish(fast_path);
+    struct written written = {.result = result};
+    if (fast_path_write(fast_path, &prepared, queue, time_ms, fields->topic, &written) < 0) return FAILED;
+    fast_path_commit(fast_path, &written, 1);
     return DONE;
 }
 
@@ -128,8 +133,8 @@ static void note_time(struct fast_path *fast_path, int64_t began_ns) {
 
 int fast_path_load_queue(struct fast_path *fast_path, const struct fields *fields) {
     int32_t queue_id;
-    PyObject *topic = fast_path_find_topic(&fast_path->queues, fields->topic);
-    if (topic == NULL || !fast_path_exact_int32(fields->queue_id, &queue_id)) return 0;
+    struct fast_path_topic *topic = fast_path_find_topic(&fast_path->queues, fields->topic);
+    if (topic == NULL || !fast_path_exact_int32(fast_path, fields->queue_id, &queue_id)) return 0;
     if (fast_path_loaded(&fast_path->queues, topic, queue_id) != NULL) return 1;
     return fast_path_load(&fast_path->queues, topic, queue_id);
 }

@@ -15,6 +15,13 @@ static void free_topic(PyObject *capsule) {
     PyMem_Free(topic);
 }
 
+static void forget_last(struct fast_path_queues *queues) {
+    struct fast_path_topic *const last = queues->last;
+    queues->last = NULL;
+    Py_CLEAR(queues->last_name);
+    if (last != NULL) Py_DECREF(last->capsule);
+}
+
 int fast_path_queues_init(struct fast_path_queues *queues, PyObject *offsets) {
     memset(queues, 0, sizeof *queues);
     queues->epoch = 1;
@@ -26,21 +33,13 @@ int fast_path_queues_init(struct fast_path_queues *queues, PyObject *offsets) {
 }
 
 void fast_path_queues_clear(struct fast_path_queues *queues) {
-    while (queues->change_count > 0) Py_DECREF(queues->changes[--queues->change_count].topic);
+    fast_path_forget_changes(queues, 0);
     PyMem_Free(queues->changes);
     queues->changes = NULL;
     queues->change_room = 0;
-    Py_CLEAR(queues->last);
-    Py_CLEAR(queues->last_name);
+    forget_last(queues);
     Py_CLEAR(queues->topics);
     Py_CLEAR(queues->offsets);
-}
-
-struct fast_path_topic *fast_path_topic_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, NULL); }
-
-static void forget_last(struct fast_path_queues *queues) {
-    Py_CLEAR(queues->last);
-    Py_CLEAR(queues->last_name);
 }
 
 int fast_path_register_topic(struct fast_path_queues *queues, PyObject *name, PyObject *raw, int64_t queue_count) {
@@ -62,7 +61,8 @@ int fast_path_register_topic(struct fast_path_queues *queues, PyObject *name, Py
         PyMem_Free(topic);
         return -1;
     }
-    /* Write back the changes of an earlier capsule of this name; otherwise both would count on their own. */
+    topic->capsule = capsule;
+    /* Write back the changes of an earlier topic of this name; otherwise both would count on their own. */
     int result = fast_path_write_back_offsets(queues);
     if (result == 0) {
         forget_last(queues);
@@ -80,7 +80,7 @@ int fast_path_unregister_topic(struct fast_path_queues *queues, PyObject *name) 
     return 0;
 }
 
-PyObject *fast_path_find_topic(struct fast_path_queues *queues, PyObject *name) {
+struct fast_path_topic *fast_path_find_topic(struct fast_path_queues *queues, PyObject *name) {
     if (name == queues->last_name) return queues->last;
     if (!PyUnicode_CheckExact(name)) return NULL;
     PyObject *found = PyDict_GetItemWithError(queues->topics, name);
@@ -88,21 +88,12 @@ PyObject *fast_path_find_topic(struct fast_path_queues *queues, PyObject *name) 
         PyErr_Clear();
         return NULL;
     }
-    PyObject *before = queues->last, *name_before = queues->last_name;
     Py_INCREF(found);
     Py_INCREF(name);
-    queues->last = found;
+    forget_last(queues); /* a capsule and a str: their destructors run no Python code */
+    queues->last = PyCapsule_GetPointer(found, NULL);
     queues->last_name = name;
-    Py_XDECREF(before);      /* a capsule: its destructor runs no Python code */
-    Py_XDECREF(name_before); /* nor does that of a str */
-    return found;
-}
-
-struct fast_path_queue *fast_path_loaded(const struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id) {
-    struct fast_path_topic *topic = fast_path_topic_of(capsule);
-    if (queue_id < 0 || queue_id >= topic->known) return NULL;
-    struct fast_path_queue *queue = &topic->queues[queue_id];
-    return queue->epoch == queues->epoch ? queue : NULL;
+    return queues->last;
 }
 
 static int make_room(struct fast_path_topic *topic, int64_t queue_id) {
@@ -121,11 +112,11 @@ static int make_room(struct fast_path_topic *topic, int64_t queue_id) {
     return 0;
 }
 
-int fast_path_load(struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id) {
-    struct fast_path_topic *topic = fast_path_topic_of(capsule);
+int fast_path_load(struct fast_path_queues *queues, struct fast_path_topic *topic, int64_t queue_id) {
     if (queue_id < 0 || queue_id >= topic->queue_count) return 0;
-    if (fast_path_loaded(queues, capsule, queue_id) != NULL) return 1;
-    Py_INCREF(capsule); /* building the key may start a garbage collection, and so code that unregisters the topic */
+    if (fast_path_loaded(queues, topic, queue_id) != NULL) return 1;
+    /* Building the key may start a garbage collection, and so code that unregisters the topic. */
+    PyObject *const capsule = Py_NewRef(topic->capsule);
     int result = -1;
     PyObject *key = Py_BuildValue("(OL)", topic->name, (long long)queue_id);
     if (key != NULL && make_room(topic, queue_id) == 0) {
@@ -147,7 +138,7 @@ int fast_path_load(struct fast_path_queues *queues, PyObject *capsule, int64_t q
     return result;
 }
 
-int fast_path_reserve_change(struct fast_path_queues *queues) {
+static int reserve_change(struct fast_path_queues *queues) {
     if (queues->change_count < queues->change_room) return 0;
     const size_t room = queues->change_room == 0 ? 64 : queues->change_room * 2;
     struct fast_path_change *changes = PyMem_Realloc(queues->changes, room * sizeof *changes);
@@ -160,11 +151,20 @@ int fast_path_reserve_change(struct fast_path_queues *queues) {
     return 0;
 }
 
-void fast_path_note_change(struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id) {
-    Py_INCREF(capsule);
-    queues->changes[queues->change_count].topic = capsule;
-    queues->changes[queues->change_count].queue_id = queue_id;
-    queues->change_count++;
+int fast_path_note_change(struct fast_path_queues *queues, struct fast_path_topic *topic, int64_t queue_id) {
+    if (reserve_change(queues) < 0) return -1;
+    Py_INCREF(topic->capsule);
+    queues->changes[queues->change_count++] = (struct fast_path_change){topic, queue_id};
+    topic->queues[queue_id].is_changed = 1;
+    return 0;
+}
+
+void fast_path_forget_changes(struct fast_path_queues *queues, size_t count) {
+    while (queues->change_count > count) {
+        const struct fast_path_change change = queues->changes[--queues->change_count];
+        change.topic->queues[change.queue_id].is_changed = 0;
+        Py_DECREF(change.topic->capsule);
+    }
 }
 
 /* The index of a change; change_count if it is not noted. */
@@ -179,8 +179,8 @@ int fast_path_write_back_offsets(struct fast_path_queues *queues) {
     int result = 0;
     while (result == 0 && queues->change_count > 0) {
         const struct fast_path_change change = queues->changes[queues->change_count - 1];
-        struct fast_path_topic *topic = fast_path_topic_of(change.topic);
-        Py_INCREF(change.topic);
+        struct fast_path_topic *topic = change.topic;
+        PyObject *const capsule = Py_NewRef(topic->capsule);
         PyObject *key = Py_BuildValue("(OL)", topic->name, (long long)change.queue_id);
         /* This may have run code that wrote back or changed offsets. No Python code runs from here on. */
         const size_t place = place_of(queues, change);
@@ -191,14 +191,14 @@ int fast_path_write_back_offsets(struct fast_path_queues *queues) {
             if (result == 0) {
                 queue->is_changed = 0;
                 queues->changes[place] = queues->changes[--queues->change_count];
-                Py_DECREF(change.topic); /* the reference of the change */
+                Py_DECREF(capsule); /* the reference of the change */
             }
             Py_XDECREF(next);
         } else if (key == NULL) {
             result = -1;
         }
         Py_XDECREF(key);
-        Py_DECREF(change.topic);
+        Py_DECREF(capsule);
     }
     return result;
 }

@@ -8,13 +8,6 @@
 
 /* ---- integers ---- */
 
-static int is_zero(const struct fast_path *fast_path, PyObject *object) {
-    if (object == fast_path->zero) return 1; /* usual: small integers are cached objects */
-    if (object == NULL || !PyLong_CheckExact(object)) return 0;
-    int overflow;
-    return PyLong_AsLongAndOverflow(object, &overflow) == 0 && !overflow;
-}
-
 int fast_path_read_fields(const struct fast_path *fast_path, PyObject *message, struct fields *fields) {
     const struct message_fields *const given = (const struct message_fields *)message;
     *fields = (struct fields){
@@ -26,13 +19,19 @@ int fast_path_read_fields(const struct fast_path *fast_path, PyObject *message, 
     if (fields->topic == NULL || fields->body == NULL || fields->tags == NULL || fields->keys == NULL ||
         fields->properties == NULL || fields->queue_id == NULL || fields->uniq_key == NULL || fields->flag == NULL ||
         fields->reconsume_times == NULL || fields->prepared_offset == NULL || fields->born_timestamp == NULL ||
-        fields->born_host == NULL || fields->sys_flag == NULL || !is_zero(fast_path, given->delay_level)) {
+        fields->born_host == NULL || fields->sys_flag == NULL || given->delay_level == NULL) {
         return 0;
     }
-    return given->compress == Py_None && given->wait_store_ok == Py_True;
+    int32_t delay_level;
+    return fast_path_exact_int32(fast_path, given->delay_level, &delay_level) && delay_level == 0 &&
+           given->compress == Py_None && given->wait_store_ok == Py_True;
 }
 
-static int exact_integer(PyObject *object, int64_t low, int64_t high, int64_t *value) {
+/* Whether it is an integer in this range, which contains 0. */
+static int exact_integer(const struct fast_path *fast_path, PyObject *object, int64_t low, int64_t high,
+                         int64_t *value) {
+    *value = 0;
+    if (object == fast_path->zero) return 1; /* usual: small integers are cached objects */
     if (!PyLong_CheckExact(object)) return 0;
     int overflow;
     const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
@@ -40,9 +39,9 @@ static int exact_integer(PyObject *object, int64_t low, int64_t high, int64_t *v
     return !overflow && number >= low && number <= high;
 }
 
-int fast_path_exact_int32(PyObject *object, int32_t *value) {
+int fast_path_exact_int32(const struct fast_path *fast_path, PyObject *object, int32_t *value) {
     int64_t number;
-    if (!exact_integer(object, -(int64_t)INT32_MAX - 1, INT32_MAX, &number)) return 0;
+    if (!exact_integer(fast_path, object, -(int64_t)INT32_MAX - 1, INT32_MAX, &number)) return 0;
     *value = (int32_t)number;
     return 1;
 }
@@ -51,12 +50,16 @@ int fast_path_exact_int32(PyObject *object, int32_t *value) {
 
 /* A pair of an address and a port, as encode_host() of store/format/host.py encodes it. 0 for anything else, and for an
  * IPv6 address with a scope. */
-static int encode_host(PyObject *host, uint8_t raw[HOST_V6_SIZE], struct bytes *encoded) {
+static int encode_host(const struct fast_path *fast_path, PyObject *host, uint8_t raw[HOST_V6_SIZE],
+                       struct bytes *encoded) {
     int64_t port;
     Py_ssize_t size;
     if (!PyTuple_CheckExact(host) || PyTuple_Size(host) != 2) return 0;
     PyObject *const address = PyTuple_GetItem(host, 0);
-    if (!PyUnicode_CheckExact(address) || !exact_integer(PyTuple_GetItem(host, 1), 0, UINT16_MAX, &port)) return 0;
+    if (!PyUnicode_CheckExact(address) ||
+        !exact_integer(fast_path, PyTuple_GetItem(host, 1), 0, UINT16_MAX, &port)) {
+        return 0;
+    }
     const char *const text = PyUnicode_AsUTF8AndSize(address, &size);
     if (text == NULL) {
         PyErr_Clear(); /* the slow path raises the error */
@@ -77,21 +80,22 @@ int fast_path_prepare_record(struct fast_path *fast_path, const struct fields *f
                              uint8_t properties[FAST_PATH_PROPERTIES_MAX],
                         struct prepared *out) {
     struct record *record = &out->record;
-    if (!PyBytes_CheckExact(fields->body) || !fast_path_exact_int32(fields->queue_id, &record->queue_id) ||
-        !fast_path_exact_int32(fields->flag, &record->flag) ||
-        !fast_path_exact_int32(fields->reconsume_times, &record->reconsume_times) ||
-        !exact_integer(fields->prepared_offset, -INT64_MAX, INT64_MAX, &record->prepared_transaction_offset)) {
+    if (!PyBytes_CheckExact(fields->body) || !fast_path_exact_int32(fast_path, fields->queue_id, &record->queue_id) ||
+        !fast_path_exact_int32(fast_path, fields->flag, &record->flag) ||
+        !fast_path_exact_int32(fast_path, fields->reconsume_times, &record->reconsume_times) ||
+        !exact_integer(fast_path, fields->prepared_offset, -INT64_MAX, INT64_MAX,
+                       &record->prepared_transaction_offset)) {
         return 0;
     }
     /* A sender's compression, which the body is stored with; a column input has none. */
     int32_t sys_flag = 0;
-    if (fields->sys_flag != NULL && !is_zero(fast_path, fields->sys_flag) &&
-        (!fast_path_exact_int32(fields->sys_flag, &sys_flag) || (sys_flag & ~COMPRESSION_BITS))) {
+    if (fields->sys_flag != NULL &&
+        (!fast_path_exact_int32(fast_path, fields->sys_flag, &sys_flag) || (sys_flag & ~COMPRESSION_BITS))) {
         return 0;
     }
     out->has_born_timestamp = fields->born_timestamp != Py_None;
     if (out->has_born_timestamp &&
-        !exact_integer(fields->born_timestamp, -INT64_MAX, INT64_MAX, &record->born_timestamp_ms)) {
+        !exact_integer(fast_path, fields->born_timestamp, -INT64_MAX, INT64_MAX, &record->born_timestamp_ms)) {
         return 0;
     }
     record->body.data = (const uint8_t *)PyBytes_AsString(fields->body);
@@ -100,16 +104,18 @@ int fast_path_prepare_record(struct fast_path *fast_path, const struct fields *f
     if ((uint64_t)record->body.size - 1 >= (uint64_t)fast_path->max_body_size) return 0;
     out->topic = fast_path_find_topic(&fast_path->queues, fields->topic);
     if (out->topic == NULL) return 0;
-    const struct fast_path_topic *topic = fast_path_topic_of(out->topic);
-    if (record->queue_id < 0 || record->queue_id >= topic->queue_count) return 0;
+    if (record->queue_id < 0 || record->queue_id >= out->topic->queue_count) return 0;
     const int64_t properties_size = fast_path_encode_properties(properties, fields->properties, fields->keys,
                                                                 fields->tags,
                                                            fields->uniq_key, fast_path->special_names);
     if (properties_size < 0) return 0;
     record->properties = (struct bytes){properties, (size_t)properties_size};
-    record->topic = topic->bytes;
+    record->topic = out->topic->bytes;
     record->store_host = record->born_host = fast_path->host;
-    if (fields->born_host != Py_None && !encode_host(fields->born_host, out->born_host, &record->born_host)) return 0;
+    if (fields->born_host != Py_None &&
+        !encode_host(fast_path, fields->born_host, out->born_host, &record->born_host)) {
+        return 0;
+    }
     record->sys_flag = sys_flag | (record->born_host.size == HOST_V6_SIZE ? BORN_HOST_V6 : 0) |
                        (record->store_host.size == HOST_V6_SIZE ? STORE_HOST_V6 : 0);
     record->magic = record->topic.size <= TOPIC_MAX_V1 ? MAGIC_V1 : MAGIC_V2;

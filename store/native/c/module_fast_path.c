@@ -51,8 +51,6 @@ static void fast_path_dealloc(struct fast_path *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     fast_path_clear(self);
-    PyMem_Free(self->ready);
-    PyMem_Free(self->properties);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
