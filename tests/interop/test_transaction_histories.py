@@ -100,7 +100,7 @@ def test_the_same_transactions_beside_a_broker(rocketmq: RocketMq, tmp_path: Pat
     names = drawn(dice, scale.pick(ci=50, full=200))
     orders = orders_of(names, dice)
     theirs, own = tmp_path / "theirs", tmp_path / "own"
-    lines = run_broker(rocketmq, theirs, ("producer", GROUP), *answers_of(names), *orders, ("settle",))
+    lines = run_broker(rocketmq, theirs, *answers_of(names), ("producer", GROUP), *orders, ("settle",))
     assert all(line["code"] == 0 for line in lines if "code" in line)
     here = Ours(own, our_answers(names))
     play(here, orders)
@@ -129,7 +129,7 @@ def test_a_broker_and_we_end_the_transactions_of_each_other(
     here = Ours(root, {})
     play(here, orders_of(ours, dice))
     here.close()
-    lines = run_broker(rocketmq, root, ("producer", GROUP), *answers_of(ours), ("settle",))
+    lines = run_broker(rocketmq, root, *answers_of(ours), ("producer", GROUP), ("settle",))
     assert checked(lines) == asked_about(ours), f"seed {seed}"
     assert_ended(root, ours)
     run_broker(rocketmq, root, *orders_of(theirs, dice), checkInterval=600_000)

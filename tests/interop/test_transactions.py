@@ -41,8 +41,8 @@ def test_the_same_calls_leave_the_same_records(rocketmq: RocketMq, tmp_path: Pat
     theirs, own = tmp_path / "theirs", tmp_path / "own"
     lines = run_broker(
         *(rocketmq, theirs),
-        ("producer", GROUP),
         *ANSWERS,
+        ("producer", GROUP),
         *HALVES,
         ("end", "commit", "commit"),
         ("end", "rollback", "rollback"),
@@ -99,7 +99,7 @@ def test_a_broker_ends_what_we_left(rocketmq: RocketMq, tmp_path: Path) -> None:
     here.look()
     assert here.asked == {"late-commit": 1, "late-rollback": 1} and kept.resolution is None
     here.close()
-    lines = run_broker(*(rocketmq, root), ("producer", GROUP), *ANSWERS, ("settle",))
+    lines = run_broker(*(rocketmq, root), *ANSWERS, ("producer", GROUP), ("settle",))
     assert checked(lines) == {"late-commit": 1, "late-rollback": 1, "never": 3}
     assert bodies(root) == ["commit", "late-commit"] and bodies(root, DISCARDED_TOPIC) == ["never"]
     with flightlog.open_read_only(root, SETTINGS) as view:
@@ -119,5 +119,5 @@ def test_a_broker_asks_about_a_commit_whose_op_message_a_crash_took(rocketmq: Ro
     here.begin("commit").commit()
     kill(here.store)
     Ours(root, {}).close()  # recovered; nobody has looked
-    lines = run_broker(*(rocketmq, root), ("producer", GROUP), ("answer", "commit", "commit"), ("settle",))
+    lines = run_broker(*(rocketmq, root), ("answer", "commit", "commit"), ("producer", GROUP), ("settle",))
     assert checked(lines) == {"commit": 1} and bodies(root) == ["commit", "commit"]
