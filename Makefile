@@ -233,7 +233,7 @@ FOLDER ?= .large-store
 GIB ?= 10
 large-store: $(VENV)/.all
 	@mkdir -p $(FOLDER)
-	$(PY) benches/large_store.py $(FOLDER) --gib $(GIB)
+	$(PY) benches/run.py large --size $(GIB) --folder $(FOLDER)
 
 # Power cuts and full disks need root. SEED=7 repeats a run; CUTS=1000000 simulates so many power cuts behind it.
 CUTS ?= 0

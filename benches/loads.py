@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +22,20 @@ from flightlog.tools.words import size_text
 LIMIT_S = 120.0
 """Time limit of a load; figures of a longer one would be meaningless."""
 BODY_SIZE, STAMP_SIZE = 100, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions(Options):
+    """The options of the project's own benchmarks beside those of `flightlog bench`. Each command takes some."""
+
+    readers: int = 16
+    rates: Sequence[int] = ()
+    """Messages that become due per second."""
+    pending: int | None = None
+    """Timers."""
+    sync_size: float | None = None
+    """Of a run of `make targets` with one thread of sync puts (MB), as `size` of its other runs."""
+    full: bool = False
 
 
 def load(who: str, task: str, measure: Callable[[Path], Sample], draw: Draw | None = None) -> Case:

@@ -1,4 +1,4 @@
-"""The project's own benchmarks, on the harness of `flightlog bench`: `run.py targets|readers|delay|messaging`."""
+"""The project's own benchmarks, on the harness of `flightlog bench`: `run.py targets|readers|delay|messaging|large`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 import typer
 
 from flightlog.benches import delay, readers
-from flightlog.benches.loads import run_loads
+from flightlog.benches.large_store import MIB, ROOM, large_case
+from flightlog.benches.loads import BenchOptions, run_loads
 from flightlog.benches.messaging.flow import burst_case, latency_cases, throughput_cases
 from flightlog.benches.messaging.groups import rebalance_cases
 from flightlog.benches.messaging.pulls import PULLS, pulls_case
 from flightlog.benches.messaging.rocketmq_broker import WARM_COUNT, RocketmqMessaging
-from flightlog.benches.options import BenchOptions
 from flightlog.benches.targets.command import run_targets
 from flightlog.benches.targets.figures import GROUPS
-from flightlog.store.settings import FlushMode
+from flightlog.store.settings import DEFAULT_SEGMENT_SIZE, FlushMode
 from flightlog.tools.bench.case import Case
-from flightlog.tools.bench.harness import check_numbers
+from flightlog.tools.bench.harness import check_numbers, check_positive
 from flightlog.tools.bench.report import say
 from flightlog.tools.commands.bench import OPTIONS, command, option
 from flightlog.tools.program import run_program
@@ -51,6 +51,10 @@ DELAY = {
 MESSAGING = {
     "only": PARTS,
     "rocketmq": option(Path | None, help="The folder of the jars of RocketMQ's broker and client."),
+}
+LARGE = {
+    "size": option(float | None, help="GiB of the log.", show_default="10"),
+    "body_sizes": option(list[int] | None, "--body-size", help="Bytes.", show_default="1024"),
 }
 TARGETS = {
     "only": option(list[str] | None, help="Groups of figures: " + ", ".join(GROUPS) + "."),
@@ -100,6 +104,15 @@ def run_messaging(options: BenchOptions) -> int:
         return run_loads(message_parts(quick=options.quick, rocketmq=rocketmq), options)
 
 
+def run_large(options: BenchOptions) -> int:
+    """Measure a large store, and print. Returns the exit code."""
+    options.check()
+    check_positive({"--size": options.size})
+    size = int((options.size or 10) * 1024 * MIB)
+    cases = [large_case(size, body_size) for body_size in options.body_sizes or [1024]]
+    return run_loads({"large": cases}, options, room=ROOM * (size + DEFAULT_SEGMENT_SIZE))
+
+
 def message_parts(*, quick: bool = False, rocketmq: RocketmqMessaging | None = None) -> dict[str, list[Case]]:
     """All parts: about five minutes, with RocketMQ twice that, or seconds if quick."""
     rate, latency_s, burst_s, change_s = (500, 0.1, 0.02, 0.1) if quick else (200, 3.0, 1.0, 1.5)
@@ -130,6 +143,9 @@ bench.command(
     help="From put to listener: latency, throughput, a burst, a rebalance, and long polls; beside a SQLite queue "
     "and, if its jars are there, RocketMQ's broker and Java client.",
 )(command(run_messaging, (*MESSAGING, "rounds", *LOOK, "plot"), OPTIONS | MESSAGING, BenchOptions))
+bench.command("large", help="A store of many GiB: verify beside a plain read, and a backup of one more segment.")(
+    command(run_large, (*LARGE, *LOOK), OPTIONS | LARGE, BenchOptions)
+)
 bench.command("targets", help="Measure every figure against its target. The group `scan` is measured on request only.")(
     command(run_targets, (*TARGETS, "rounds", *LOOK), OPTIONS | TARGETS, BenchOptions)
 )

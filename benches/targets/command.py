@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from flightlog.benches import readers
-from flightlog.benches.options import BenchOptions
+from flightlog.benches.loads import BenchOptions
 from flightlog.benches.targets.figures import (
     AS_PLANNED,
     BY_SIZE,

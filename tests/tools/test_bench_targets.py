@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.benches.options import BenchOptions
+from flightlog.benches.loads import BenchOptions
 from flightlog.benches.targets import command as targets
 from flightlog.benches.targets.command import QUICK, contests_of, sizes_of
 from flightlog.benches.targets.figures import GROUPS, SCAN_TARGETS, Contest, Figure, contests, returned

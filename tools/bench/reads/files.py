@@ -32,29 +32,29 @@ SEGMENT_SIZE_MIN = 64 << 10
 def reading_plainly(case: Case, folder: Path) -> Iterator[Work]:
     store = kept_store(case, folder) if case.who == PLAIN_COLD else sealed_store(case, folder)
     with open_read_only(store) as view:
-        pieces = _pieces(view)
+        pieces = pieces_of(view)
     if case.who == PLAIN_COLD:
         forget(store)
     else:
-        _read_plainly(pieces)
-    yield lambda stamps: _read_plainly(pieces)
+        read_plainly(pieces)
+    yield lambda stamps: read_plainly(pieces)
 
 
 @contextmanager
 def checking_seals(case: Case, folder: Path) -> Iterator[Work]:
     store = sealed_store(case, folder)
     with open_read_only(store) as view:
-        _read_plainly(_pieces(view))
+        read_plainly(pieces_of(view))
         found = [(segment, read_seal(RealDisk(), store, segment)) for segment in view.segments]
         sealed = [(segment, seal) for segment, seal in found if seal is not None]
-        bare = [piece for piece, (_, seal) in zip(_pieces(view), found, strict=True) if seal is None]
+        bare = [piece for piece, (_, seal) in zip(pieces_of(view), found, strict=True) if seal is None]
         if len(bare) > 1:
             raise RuntimeError(f"{store}: {len(bare)} segments have no seal")
 
         def work(stamps: bool) -> None:
             if any(broken_blocks(segment, seal) for segment, seal in sealed):
                 raise RuntimeError(f"{store}: a segment differs from its seal")
-            _read_plainly(bare)
+            read_plainly(bare)
 
         yield work
 
@@ -63,7 +63,7 @@ def checking_seals(case: Case, folder: Path) -> Iterator[Work]:
 def verifying(case: Case, folder: Path) -> Iterator[Work]:
     store = sealed_store(case, folder)
     with open_read_only(store) as view:
-        _read_plainly(_pieces(view))
+        read_plainly(pieces_of(view))
 
         def work(stamps: bool) -> None:
             report = view.verify()
@@ -80,13 +80,13 @@ def sealed_store(case: Case, folder: Path) -> Path:
     return fill(folder / f"sealed-{case.body_size}-{case.count}", settings, case.body_size, case.count)
 
 
-def _pieces(view: ReadOnlyStore) -> list[tuple[Path, int]]:
+def pieces_of(view: ReadOnlyStore) -> list[tuple[Path, int]]:
     """The log's files, each with the number of bytes written to it."""
     end = view.end_physical_offset
     return [(segment.path, min(segment.size, end - segment.base)) for segment in view.segments if segment.base < end]
 
 
-def _read_plainly(pieces: list[tuple[Path, int]]) -> None:
+def read_plainly(pieces: list[tuple[Path, int]]) -> None:
     buffer = memoryview(bytearray(READ_SIZE))
     for path, size in pieces:
         with path.open("rb", buffering=0) as file:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from ..case import Case, Work
 from ..messages import SEGMENT_SIZE, make_rows, parts, record_size
 
 RECOVER = "recover"
-COPIED_SIZE = 4 << 20
 PUT = b"put\n"
 
 
@@ -55,29 +54,12 @@ def recovering(case: Case, folder: Path) -> Iterator[Work]:
 def copied(store: Path) -> Iterator[Path]:
     """A sparse copy beside a store, synced to disk, removed afterwards."""
     path = store.with_name("copy")
-    copy: Callable[[str, str], None] = _copy
-    shutil.copytree(store, path, copy_function=copy)
     try:
+        subprocess.run(["cp", "-r", "--sparse=always", "--reflink=never", str(store), str(path)], check=True)
+        os.sync()  # else opening it would wait for the copy to reach the disk
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _copy(source: str, to: str) -> None:
-    with open(source, "rb") as old, open(to, "wb") as new:
-        size = os.fstat(old.fileno()).st_size
-        new.truncate(size)
-        at = 0
-        while at < size:
-            try:
-                at = os.lseek(old.fileno(), at, os.SEEK_DATA)
-            except OSError:
-                break  # the rest is a hole
-            stop = os.lseek(old.fileno(), at, os.SEEK_HOLE)
-            while at < stop:
-                piece = os.pread(old.fileno(), min(COPIED_SIZE, stop - at), at)
-                at += os.pwrite(new.fileno(), piece, at)
-        os.fsync(new.fileno())  # else opening it would wait for the copy to reach the disk
 
 
 def killed_store(path: Path, case: Case) -> Path:
