@@ -17,6 +17,11 @@ DOCUMENTS = ("README.md", "docs/guide.md", "docs/operations.md", "docs/cookbook.
 PYTHON_ERRORS = {"ValueError", "TimeoutError"}
 
 
+def test_readme_is_one_page(house: House) -> None:
+    """5 to 7 KB: what does not fit is a link."""
+    assert 5 << 10 <= (house.root / "README.md").stat().st_size <= 7 << 10
+
+
 def test_every_logger_is_in_the_table_of_logs(house: House) -> None:
     logging_calls = re.compile(r'getLogger\("(flightlog\.\w+)"\)')
     used = {name for file in house.package_modules() for name in logging_calls.findall((house.root / file).read_text())}
