@@ -1,1 +1,1 @@
-"""Opening a store: shutdown state of the last writer, tail scan, recovery, truncation of a torn tail."""
+"""Opening a store, with crash recovery: shutdown state of the last writer, tail scan, recovery, cut of a torn tail."""
