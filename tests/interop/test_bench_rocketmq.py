@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from flightlog.benches.loads import BenchOptions
 from flightlog.benches.messaging.flow import THEIRS, latency_cases, throughput_cases
 from flightlog.benches.messaging.rocketmq_broker import RocketmqMessaging
-from flightlog.benches.loads import BenchOptions
 from flightlog.benches.targets.command import run_targets
 from flightlog.store.settings import FlushMode
 from flightlog.tests.interop import harness
