@@ -131,6 +131,7 @@ def test_a_broker_with_its_default_sizes_does_not_start(
     assert_clean(path)
 
 
+@pytest.mark.timeout(900)
 def test_a_seeded_slave_follows_its_master(
     rocketmq: RocketMq, tmp_path: Path, assert_clean: Callable[[Path], object]
 ) -> None:

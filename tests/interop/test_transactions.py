@@ -71,6 +71,7 @@ def test_the_same_calls_leave_the_same_records(rocketmq: RocketMq, tmp_path: Pat
     assert offsets(own)[HALF_TOPIC] == offsets(theirs)[HALF_TOPIC]
 
 
+@pytest.mark.timeout(900)
 def test_we_end_what_a_broker_left(rocketmq: RocketMq, tmp_path: Path) -> None:
     root = tmp_path / "store"
     ends = ("end", "commit", "commit"), ("end", "rollback", "rollback")

@@ -123,6 +123,7 @@ spark.stop()
 
 
 @pytest.mark.ci
+@pytest.mark.timeout(900)
 def test_a_session_is_quiet_when_its_idle_workers_are_ended(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     command = [sys.executable, "-P", "-c", IDLE_SESSION, str(tmp_path / "store")]

@@ -109,6 +109,7 @@ class Members:
 
 
 @pytest.mark.ci
+@pytest.mark.timeout(900)
 def test_members_join_leave_and_are_killed(served: RemotingStore) -> None:
     served.store.create_topic("shared", len(QUEUES))
     sent = 0
