@@ -1,7 +1,8 @@
 """A store with everything in it that a broker may have to take over, one turn at a time.
 
-`python everything.py FOLDER TURN small|default [--kill] [--49]` adds a turn's messages, groups and debts, and closes
-the store, or dies. Bodies are `TURN KIND NUMBER`.
+`python everything.py FOLDER BESIDE TURN small|default close|kill|cut [--49]` adds a turn's messages, groups and debts,
+and closes the store, dies, or has its power cut: nothing more reaches the file system that FOLDER lies in then. Bodies
+are `TURN KIND NUMBER`. Notes, and the offsets of members that broadcast, go into the folder BESIDE.
 """
 
 from __future__ import annotations
@@ -11,18 +12,25 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import flightlog
-from flightlog import CompressionType, Message, Producer, Store, StoreSettings
+from flightlog import CompressionType, FlushMode, Message, Producer, Store, StoreSettings
+from flightlog.tests.support.cut_fate import cut_power
 
 SETTINGS = {"small": StoreSettings.small(), "default": StoreSettings()}
+CLOSE, KILL, CUT = "close", "kill", "cut"
 QUEUES = 4
-ORDERS, READ, READ_IN_ORDER = 120, 50, 30
-STEPS = 20
+ORDERS, READ, READ_IN_ORDER, READ_BY_ALL = 120, 50, 30, 40
+MEMBER = "127.0.0.1@caches"
+"""The client id of the member that broadcasts, and so the name of its folder, as RocketMQ's clients have it."""
+STEPS, POPPED_IN_ORDER = 20, 6
 FAILED, DOOMED = 3, 2
 POPPED, TAKEN, ACKNOWLEDGED = 24, 10, 4
+POPPERS = ("popper", "java-popper")
+"""Groups that pop here, and at the broker by RocketMQ's Python and Java clients."""
 INVISIBLE_MS = 20_000
 DUE_MS = 15_000
 """So long after the put timers are due: at the broker."""
@@ -44,15 +52,26 @@ def orders(turn: int) -> Iterator[Message]:
         yield Message("orders", body, queue_id=number % QUEUES, **KINDS[number % len(KINDS)])  # type: ignore[arg-type]
 
 
+def settings_of(size: str, ending: str) -> StoreSettings:
+    """A store whose power will be cut has everything on the disk that it acknowledges."""
+    return replace(SETTINGS[size], flush_mode=FlushMode.SYNC) if ending == CUT else SETTINGS[size]
+
+
+def local_folder(beside: Path) -> Path:
+    """The `localOffsetStoreDir` of RocketMQ's Java clients: it has the offsets of members that broadcast."""
+    return beside / "local-offsets"
+
+
 def fill(store: Store, turn: int, beside: Path, *, is_49: bool = False) -> None:
-    """Add a turn; notes go into the folder `beside`. What groups were owed from earlier turns must have been read."""
-    for topic in ("orders", "steps", "popped", "retried", "doomed", "delayed", "packed", "paid"):
+    """Add a turn. What groups were owed from earlier turns must have been read."""
+    for topic in ("orders", "steps", "popped", "retried", "doomed", "delayed", "packed", "paid", "replies"):
         if store.topic(topic) is None:
             store.create_topic(topic, QUEUES if topic == "orders" else 2)
     for message in orders(turn):
         store.put(message)
     _read(store, "concurrent", "orders", READ)
     _read(store, "ordered", "orders", READ_IN_ORDER, is_ordered=True)
+    _read(store, "caches", "orders", READ_BY_ALL, broadcast_folder=local_folder(beside) / MEMBER)
     for topic, count in (("steps", STEPS), ("retried", FAILED), ("doomed", DOOMED)):
         for number in range(count):
             store.put(Message(topic, f"{turn} {topic} {number}".encode(), queue_id=number % 2))
@@ -65,18 +84,17 @@ def fill(store: Store, turn: int, beside: Path, *, is_49: bool = False) -> None:
     for number in range(LEVELS):
         store.put(Message("delayed", f"{turn} level {number}".encode(), delay_level=1 + number))
     if not is_49:
-        _fill_newer(store, turn, beside / f"acknowledged-{turn}")
+        _fill_newer(store, turn, beside)
 
 
-def _fill_newer(store: Store, turn: int, acknowledged: Path) -> None:
-    """What 4.9 knows nothing of, and transactions. The two compressions are known to Java's clients alone. Bodies that
-    were acknowledged after a pop go into a file."""
+def _fill_newer(store: Store, turn: int, beside: Path) -> None:
+    """What 4.9 knows nothing of, and transactions. The two compressions are known to Java's clients alone."""
     for number in range(POPPED):
         store.put(Message("popped", f"{turn} popped {number}".encode(), queue_id=number % 2))
-    taken = store.receive("popper", "popped", TAKEN, invisible_ms=INVISIBLE_MS)
-    assert len(taken) == TAKEN
-    store.ack(*(each.handle for each in taken[:ACKNOWLEDGED]))
-    acknowledged.write_text("".join(f"{each.message.body.decode()}\n" for each in taken[:ACKNOWLEDGED]))
+    for group in POPPERS:
+        _pop(store, group, "popped", TAKEN, acknowledged_file(beside, group, turn), ACKNOWLEDGED)
+    store.update_group("step-popper", is_ordered=True)
+    _pop(store, "step-popper", "steps", POPPED_IN_ORDER, acknowledged_file(beside, "step-popper", turn))
     for compression in (CompressionType.LZ4, CompressionType.ZSTD):
         store.put(Message("packed", f"{turn} packed".encode() * 100, compress=compression))
     due_ms = time.time_ns() // 1_000_000 + DUE_MS
@@ -94,27 +112,46 @@ def _fill_newer(store: Store, turn: int, acknowledged: Path) -> None:
         producer.transaction(Message("paid", f"{turn} paid half {number}".encode())).unknown()
 
 
-def _read(store: Store, group: str, topic: str, count: int, *, is_ordered: bool = False) -> None:
-    with store.subscribe(topic, group, idle_s=0, ordered=is_ordered) as member:
+def acknowledged_file(beside: Path, group: str, turn: int) -> Path:
+    """Has the bodies, one a line, that the group acknowledged after a pop."""
+    return beside / f"acknowledged-{group}-{turn}"
+
+
+def _pop(store: Store, group: str, topic: str, count: int, note: Path, acknowledged: int | None = None) -> None:
+    taken = store.receive(group, topic, count, invisible_ms=INVISIBLE_MS)
+    assert len(taken) == count
+    store.ack(*(each.handle for each in taken[:acknowledged]))
+    note.write_text("".join(f"{each.message.body.decode()}\n" for each in taken[:acknowledged]))
+
+
+def _read(
+    store: Store, group: str, topic: str, count: int, *, is_ordered: bool = False, broadcast_folder: Path | None = None
+) -> None:
+    with store.subscribe(topic, group, idle_s=0, ordered=is_ordered, broadcast_folder=broadcast_folder) as member:
         for message in islice(member, count):
             assert message.ack()
 
 
-def read_all(store: Store, group: str, topic: str, *, is_ordered: bool = False) -> list[str]:
+def read_all(
+    store: Store, group: str, topic: str, *, is_ordered: bool = False, broadcast_folder: Path | None = None
+) -> list[str]:
     """What the group is owed here, acknowledged."""
     found = []
-    with store.subscribe(topic, group, idle_s=0, ordered=is_ordered) as member:
+    with store.subscribe(topic, group, idle_s=0, ordered=is_ordered, broadcast_folder=broadcast_folder) as member:
         for message in member:
-            found.append(message.body.decode().rstrip())
+            found.append(message.message.decompressed_body().decode().rstrip())
             assert message.ack()
     return sorted(found)
 
 
 def main() -> None:
-    path, turn, size, *rest = sys.argv[1:]
-    store = flightlog.open(Path(path), SETTINGS[size])
-    fill(store, int(turn), Path(path).parent, is_49="--49" in rest)
-    if "--kill" in rest:
+    path, beside, turn, size, ending, *rest = sys.argv[1:]
+    store = flightlog.open(Path(path), settings_of(size, ending))
+    fill(store, int(turn), Path(beside), is_49="--49" in rest)
+    if ending == CUT:
+        mounted = os.open(Path(path).parent, os.O_RDONLY)
+        cut_power(mounted)
+    if ending in (CUT, KILL):
         os.kill(os.getpid(), signal.SIGKILL)
     store.close()
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+POM = HERE / "java" / "pom.xml"
 OLDEST, FIRST, NEWEST = "4.9.7", "5.3.3", "5.5.0"
 """The last one of 4.9 whose broker Maven has; the one that most tests here speak of; the newest."""
 FETCH_LIMIT_S = 900.0
@@ -29,7 +30,7 @@ def jars_of(version: str) -> Path:
     target = HERE / "target"
     target.mkdir(exist_ok=True)
     folder, stamp = target / version, target / f"{version}.pom"
-    wanted = (HERE / "pom.xml").read_text()
+    wanted = POM.read_text()
     with (target / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
         if not stamp.exists() or stamp.read_text() != wanted:
@@ -40,7 +41,7 @@ def jars_of(version: str) -> Path:
 
 
 def _fetch(maven: str, version: str, folder: Path) -> None:
-    command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+    command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
     command += [f"-Dversion.rocketmq={version}", f"-DoutputDirectory={folder}"]
     if version.startswith("4."):
         command.append("-Dwithout.proxy")

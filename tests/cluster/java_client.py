@@ -1,4 +1,4 @@
-"""RocketMQ's Java remoting client, of any release, in a process of its own: see Client.java."""
+"""RocketMQ's Java remoting client, of any release, in a process of its own: see java/Client.java."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flightlog import StoredMessage
 from flightlog.tests.cluster.processes import MEMORY, QUICK_START
 from flightlog.tools.bench.java_program import java_command
 
-SOURCE = Path(__file__).resolve().with_name("Client.java")
+SOURCE = Path(__file__).resolve().with_name("java") / "Client.java"
 RUN_S = 500.0
 SHOWN = 4000  # characters
 
@@ -75,12 +75,15 @@ class Said:
         return sorted(each.body.decode() for each in self.messages.get(name, []))
 
 
-def run_client(jars: Path, home: Path, name_server: str, *words: object, counted: str = "") -> Said:
-    """It counts bodies that begin with `counted`. Raises AssertionError with its output where it failed, or waited in
-    vain."""
+def run_client(
+    jars: Path, home: Path, name_server: str, *words: object, counted: str = "", local_offsets: Path | None = None
+) -> Said:
+    """It counts bodies that begin with `counted`; members that broadcast have their offsets in `local_offsets`. Raises
+    AssertionError with its output where it failed, or waited in vain."""
     home.mkdir(parents=True, exist_ok=True)
     options = [*MEMORY, QUICK_START, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
     options += ["-Drocketmq.client.rebalance.waitInterval=500", f"-Drocketmq.client.logRoot={home}"]
+    options.append(f"-Drocketmq.client.localOffsetStoreDir={local_offsets or home}")
     command = java_command(jars, home, options, str(SOURCE), name_server, counted, *map(str, words))
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=RUN_S, cwd=home, env={**os.environ, "NAMESRV_ADDR": ""}

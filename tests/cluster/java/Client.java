@@ -12,8 +12,8 @@ import org.apache.rocketmq.common.message.*;
  * RocketMQ's remoting client, of any release: its arguments are a name server, what bodies begin with that are
  * counted, and what to do, one after the other; it prints what it saw.
  *
- * pull TOPIC: every message of every queue. consume GROUP TOPIC concurrent|orderly COUNT: as a push consumer, until so
- * many different ones came. send TOPIC COUNT PREFIX. answer GROUP TOPIC COUNT BODY: send BODY in a
+ * pull TOPIC: every message of every queue. consume GROUP TOPIC concurrently|orderly|broadcasting COUNT: as a push
+ * consumer, until so many different ones came; one that broadcasts has the client id 127.0.0.1@GROUP. send TOPIC COUNT PREFIX. answer GROUP TOPIC COUNT BODY: send BODY in a
  * transaction, and commit what the broker asks about besides.
  */
 public class Client {
@@ -66,6 +66,14 @@ public class Client {
     consumer.setNamesrvAddr(server);
     consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
     consumer.subscribe(topic, "*");
+    if (mode.equals("broadcasting")) {
+      // Releases have this type in different packages, so it is named nowhere.
+      for (var model : consumer.getMessageModel().getDeclaringClass().getEnumConstants()) {
+        if (model.name().equals("BROADCASTING")) consumer.setMessageModel(model);
+      }
+      consumer.setClientIP("127.0.0.1");
+      consumer.setInstanceName(group);
+    }
     if (mode.equals("orderly")) {
       consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
         for (MessageExt each : messages) { tell(group, each); if (text(each).startsWith(prefix) && bodies.add(text(each))) all.countDown(); }
