@@ -13,15 +13,16 @@ SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 EXPECTED = "a time such as 2026-05-01T12:00:00+02:00 or 2026-05-01T10:00:00Z, or how long ago: 90s, 15m, 2h, 3d, 1w"
 
 
-def parse_time_ms(option: str, text: str) -> int:
-    """Milliseconds since 1970. Raises InvalidArgumentError, also for a time without a zone."""
+def parse_time_ms(option: str, text: str, expected: str = EXPECTED) -> int:
+    """Milliseconds since 1970. Raises InvalidArgumentError, which names what is `expected`, also for a time without a
+    zone."""
     ago = AGO.fullmatch(text.strip())
     if ago is not None:
         return int((time.time() - float(ago[1]) * SECONDS[ago[2]]) * 1000)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidArgumentError(option, text, EXPECTED) from None
+        raise InvalidArgumentError(option, text, expected) from None
     if moment.tzinfo is None:
-        raise InvalidArgumentError(option, text, f"{EXPECTED}; this one has no time zone")
+        raise InvalidArgumentError(option, text, f"{expected}; this one has no time zone")
     return int(moment.timestamp() * 1000)

@@ -11,6 +11,8 @@ import pytest
 
 import flightlog
 from flightlog import ExponentialRetryPolicy
+from flightlog.store.errors import InvalidArgumentError
+from flightlog.tools.app import app
 
 if TYPE_CHECKING:
     from flightlog.tests.tools.conftest import Finished
@@ -63,6 +65,20 @@ def test_a_group_is_reset_when_asked(cli: Cli, path: Path) -> None:
         == 0
     )
     assert offsets(path) == {0: EACH, 1: 7, 2: 0}
+
+
+@pytest.mark.parametrize(("to", "offset"), [("1h", 0), ("1999-01-01T00:00:00+02:00", 0), ("999999w", 0), ("0s", EACH)])
+def test_a_group_is_reset_to_a_time_or_so_long_ago(
+    path: Path, to: str, offset: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app(["group", "reset", str(path), "billing", "orders", "--to", to, "--json"], standalone_mode=False)
+    assert [each["offset"] for each in json.loads(capsys.readouterr().out)["queues"]] == [offset] * 3
+
+
+@pytest.mark.parametrize("to", ["1999-01-01T00:00:00", "2 moons", "-1", ""])
+def test_a_group_is_not_reset_to_what_is_no_place(path: Path, to: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="expected first, last, a queue offset, a time .*ago: 90s"):
+        app(["group", "reset", str(path), "billing", "orders", "--to", to], standalone_mode=False)
 
 
 def test_a_group_is_deleted_when_asked(cli: Cli, path: Path) -> None:

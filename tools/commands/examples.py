@@ -54,7 +54,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "flightlog group delete store billing --with-topics --write",
     ),
     "group reset": (
-        "flightlog group reset store billing orders --to first",
+        "flightlog group reset store billing orders --to 2h",
         "flightlog group reset store billing orders --to 2026-05-01T12:00:00Z --write",
     ),
     "groups": ("flightlog groups store", "flightlog groups store --json | jq '.[] | select(.lag > 1000) | .name'"),

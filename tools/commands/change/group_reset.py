@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +12,9 @@ import typer
 from ....consume.group.offset_reset import Target, checked_target, reset_places
 from ....engine.topics.offset_table import read_offsets
 from ....store.disk.disk import RealDisk
-from ....store.errors import InvalidArgumentError, TopicNotFoundError
+from ....store.errors import TopicNotFoundError
 from ....store.format.light_queues import is_light
+from ...moments import EXPECTED, parse_time_ms
 from ...output import Column, Output
 from ..arguments import AsJson, Group, Settings, StorePath, Write, open_view
 from .opening import open_to_change
@@ -26,7 +27,8 @@ def group_reset(
     to: Annotated[
         str,
         typer.Option(
-            help="first, last, a queue offset, or a time such as 2024-05-01T12:00:00+00:00", show_default=False
+            help="first, last, a queue offset, a time such as 2026-05-01T12:00:00Z, or 2h for two hours ago.",
+            show_default=False,
         ),
     ],
     queue: Annotated[int | None, typer.Option(min=0, help="One queue id; otherwise all queues.")] = None,
@@ -57,13 +59,8 @@ def _target(to: str) -> Target:
         return checked_target(int(to))
     if to in ("first", "last"):
         return checked_target(to)
-    try:
-        return checked_target(datetime.fromisoformat(to))
-    except ValueError as e:
-        if isinstance(e, InvalidArgumentError):
-            raise
-        expected = "first, last, a queue offset, or a time such as 2024-05-01T12:00:00+00:00"
-        raise InvalidArgumentError("to", to, expected) from None
+    timestamp_ms = parse_time_ms("--to", to, f"first, last, a queue offset, {EXPECTED}")
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=max(timestamp_ms, 0))
 
 
 def _places(
