@@ -129,8 +129,8 @@ JSON_CALLS = {
     "verify": "",
 }
 """Arguments behind PATH with which more is printed than by the first example."""
-NO_RESULTS = {"demo", "handover broker-conf", "handover seed", "serve", "metrics"}
-"""They print a file, or run until they are ended."""
+NO_RESULTS = {"demo", "metrics", "serve"}
+"""They print another format, or run until they are ended."""
 WITH_FORMS = {"cat", "get", "head", "query", "tail"}
 """They have `--form json`; its fields are those of records/fields.py."""
 JSON_DOCUMENT = Path(__file__).resolve().parents[2] / "docs/tools-json.md"

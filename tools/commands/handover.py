@@ -13,13 +13,13 @@ from ...handover.broker_conf import broker_conf as conf_text
 from ...handover.check import check as check_store
 from ...handover.findings import HandoverFinding, HandoverReport
 from ...handover.seed import seed_slave
+from ...store.conf.java_properties import parse_properties
 from ..counting_disk import CountingDisk
-from ..inspecting import open_to_inspect
 from ..output import Output
 from ..program import EXIT_FINDINGS
 from ..progress_bar import ProgressBar
 from ..words import count_text, printable, size_text
-from .arguments import AsJson, Settings, StorePath, settings_of
+from .arguments import AsJson, Settings, StorePath, open_view, settings_of
 
 handover = typer.Typer(
     name="handover",
@@ -49,7 +49,7 @@ def check(
     findings, 2 wrong call, 3 cannot be read.
     """
     ours = settings_of(settings)
-    with open_to_inspect(path) as view:
+    with open_view(path, settings) as view:
         log_size = view.end_physical_offset - view.min_physical_offset
     disk = CountingDisk()
     with ProgressBar("reading the log", log_size, lambda: disk.read_size):
@@ -103,6 +103,7 @@ def broker_conf(
     cluster: Cluster = "DefaultCluster",
     name_server: NameServer = "127.0.0.1:9876",
     settings: Settings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the broker.conf with which a RocketMQ broker serves this store as it is. Changes nothing.
 
@@ -117,7 +118,15 @@ def broker_conf(
         cluster_name=cluster,
         name_server=name_server,
     )
-    print(text, end="")
+    if as_json:
+        print(json.dumps({"path": str(path), **_conf_object(text)}, indent=2))
+    else:
+        print(text, end="")
+
+
+def _conf_object(text: str) -> dict[str, object]:
+    """A broker.conf for programs: as a file, and its properties."""
+    return {"conf": text, "properties": {each.key: each.value for each in parse_properties(text.encode())}}
 
 
 @handover.command()
@@ -131,6 +140,7 @@ def seed(
     cluster: Cluster = "DefaultCluster",
     name_server: NameServer = "127.0.0.1:9876",
     settings: Settings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Copy a closed store into the folder of a slave, and print the slave's broker.conf. Holes stay holes.
 
@@ -149,5 +159,9 @@ def seed(
             cluster_name=cluster,
             name_server=name_server,
         )
+    if as_json:
+        found = {"path": str(made.path), "copied_size": made.copied_size, **_conf_object(made.conf)}
+        print(json.dumps(found, indent=2))
+        return
     print(made.conf, end="")
     typer.echo(f"{printable(str(made.path))}: {size_text(made.copied_size)} copied", err=True)
