@@ -113,7 +113,7 @@ def sample(view: ReadOnlyStore) -> Sample:
 
 
 def a_minute_ago(view: ReadOnlyStore) -> Sample:
-    """The store as it was a minute ago, by the store times of its messages. Raises CorruptRecordError, DiskError."""
+    """The store as it was a minute ago, by the store times of its messages. Raises CorruptQueueError, DiskError."""
     begin_ms = round((time.time() - MINUTE_S) * 1000)
     ends: dict[str, int] = {}
     physical_offset = view.end_physical_offset

@@ -104,14 +104,25 @@ class Finder:
         low, high = first, end
         while low < high:
             middle = (low + high) // 2
-            index, unit = self._next_entry(key, queue, middle, high)
-            if unit is not None and self._store_timestamp_ms(unit) < border_ms:
+            index, time_ms = self._next_time(key, queue, middle, high)
+            if time_ms is not None and time_ms < border_ms:
                 low = index + 1
             else:
                 high = middle
         if boundary == "upper":
             return max(low - 1, first)
         return self._next_entry(key, queue, low, end)[0]
+
+    def _next_time(self, key: QueueKey, queue: Queue, index: int, stop: int) -> tuple[int, int | None]:
+        """The first entry in [index, stop) whose record is intact, and its store time, or (stop, None)."""
+        while True:
+            index, unit = self._next_entry(key, queue, index, stop)
+            if unit is None:
+                return stop, None
+            try:
+                return index, self._store_timestamp_ms(unit)
+            except CorruptRecordError:
+                index += 1
 
     def _next_entry(self, key: QueueKey, queue: Queue, index: int, stop: int) -> tuple[int, QueueUnit | None]:
         """The first entry of a message in [index, stop), or (stop, None). The queues of a damaged log have holes."""

@@ -340,9 +340,10 @@ class Reader:
         first message of the queue and its end.
 
         "lower": the first message stored at or after that time, else the end. "upper": the last message stored at or
-        before it, else the first message. 0 if the queue does not exist.
+        before it, else the first message. 0 if the queue does not exist. A damaged record has no store time: "lower" is
+        the first of those directly before the wanted message, so that a read from there meets them.
 
-        Raises CorruptRecordError if a record that the search needs is damaged, UsageError for another boundary.
+        Raises CorruptQueueError where a file of the queue is missing, UsageError for another boundary.
         """
         self._make_ready()
         queue_id = check_queue(topic, queue_id)

@@ -125,24 +125,37 @@ def overwrite(root: Path, physical_offset: int, raw: bytes) -> None:
         file.write(raw)
 
 
-@pytest.mark.parametrize(
-    ("position", "raw", "words"),
-    [
-        *((0, bytes(4), "a record of 0 bytes"), (3, b"\0", "a record of 256 bytes")),
-        *((4, b"\0", "bytes that are no record"), (35, b"\xff", "a record that belongs elsewhere")),
-    ],
-)
-def test_a_damaged_record_on_the_way(position: int, raw: bytes, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("position", "raw"), [(0, bytes(4)), (3, b"\0"), (4, b"\0"), (35, b"\xff")])
+def test_a_search_goes_on_past_damaged_records(position: int, raw: bytes, tmp_path: Path, clock: ManualClock) -> None:
+    """A look at 17 comes first. It ended the search, wherever the wanted message was."""
+    results = []
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        for _ in range(35):
+            clock.at_ms += 10
+            results.append(store.put(Message("t", bytes(200))))
+    damaged = {0, 8, 16, 17, 18, 26, 34}
+    with flightlog.open_read_only(tmp_path) as view:
+        for i in damaged:
+            overwrite(tmp_path, results[i].physical_offset + position, raw)
+        intact = [(i, result.store_timestamp_ms) for i, result in enumerate(results) if i not in damaged]
+        for result in results:
+            for at_ms in (result.store_timestamp_ms, result.store_timestamp_ms + 1):
+                before = [i for i, stored_ms in intact if stored_ms < at_ms]
+                assert view.offset_at("t", 0, at_ms) == (before[-1] + 1 if before else 0)
+                until = [i for i, stored_ms in intact if stored_ms <= at_ms]
+                assert view.offset_at("t", 0, at_ms, "upper") == (until[-1] if until else 0)
+        with pytest.raises(CorruptRecordError) as raised:
+            next(view.read("t", 0, view.offset_at("t", 0, results[17].store_timestamp_ms)))
+        assert raised.value.physical_offset == results[16].physical_offset
+
+
+def test_a_search_among_damaged_records_alone_leads_to_the_first(tmp_path: Path) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         results = store.put_many([Message("t", bytes(200))] * 35)
     with flightlog.open_read_only(tmp_path) as view:
-        # A look at 17 comes first; one at 26 or 8 next.
-        damaged = results[17].physical_offset
-        overwrite(tmp_path, damaged + position, raw)
-        with pytest.raises(CorruptRecordError, match=words) as raised:
-            view.offset_at("t", 0, results[17].store_timestamp_ms)
-        assert raised.value.physical_offset == damaged
-        assert raised.value.path.name == f"{damaged // SEGMENT_SIZE * SEGMENT_SIZE:020d}"
+        for result in results:
+            overwrite(tmp_path, result.physical_offset, bytes(4))
+        assert [view.offset_at("t", 0, at_ms) for at_ms in (0, results[0].store_timestamp_ms, 1 << 62)] == [0, 0, 0]
 
 
 def test_a_damaged_body_has_a_time_all_the_same(tmp_path: Path) -> None:
