@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..engine.read_only import ReadOnlyStore
 from ..engine.topics.offset_table import read_offsets
+from ..store.arguments import check_flag, check_type
 from ..store.disk.disk import RealDisk
 from ..store.format.light_queues import is_light
 from ..store.queue_offsets import QueueKey
@@ -45,8 +46,10 @@ def topic_states(store: Store | ReadOnlyStore, *, include_system: bool = False) 
     RocketMQ's own topics, light queues, and RocketMQ's own groups.
 
     Reads two records of each queue. A read-only view tells offsets of groups as the writer saved them last, up to 5 s
-    ago. Raises ConfigFileError, StoreClosedError, DiskError.
+    ago. Raises WrongTypeError, ConfigFileError, StoreClosedError, DiskError.
     """
+    check_type("store", store, (Store, ReadOnlyStore), "a Store or a read-only view of one")
+    check_flag("include_system", include_system)
     by_topic: dict[str, Bounds] = {}
     for key, bounds in store.queues().items():
         by_topic.setdefault(key[0], {})[key] = bounds

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...index.queue.queue_table import Queue
 from ...index.queue.queue_unit import valid_mask
-from ...store.arguments import check_flag
+from ...store.arguments import check_flag, check_time_ms, check_topic, check_type
 from ...store.errors import CorruptRecordError
 from ...store.log.log_reader import LogReader
 from ..read_only import ReadOnlyStore
@@ -71,16 +72,23 @@ def topic_traffic(
     view: ReadOnlyStore,
     *,
     topics: tuple[str, ...] = (),
-    begin_ms: int | None = None,
-    end_ms: int | None = None,
+    begin_ms: int | datetime | None = None,
+    end_ms: int | datetime | None = None,
     include_system: bool = False,
 ) -> dict[str, TopicTraffic]:
     """The traffic of these topics, or of all but RocketMQ's own, by name; of messages that were stored at `begin_ms` or
-    later and before `end_ms` (ms since 1970). Topics without such messages are left out.
+    later and before `end_ms` (ms since 1970, or datetimes with a time zone). Topics without such messages are left out.
 
     Reads the queue entries of these messages, 20 bytes each, and of the log no more than a few records an hour and
-    queue. Damaged entries do not count. Raises StoreClosedError, DiskError; with times also CorruptRecordError.
+    queue. Damaged entries do not count; a damaged record counts as stored when the next intact one of its queue was.
+    Raises WrongTypeError, InvalidArgumentError, StoreClosedError, DiskError; with times also CorruptQueueError.
     """
+    check_type("view", view, ReadOnlyStore, "a read-only view of a store")
+    check_type("topics", topics, tuple, "a tuple of names of topics")
+    for topic in topics:
+        check_topic(topic)
+    begin_ms = None if begin_ms is None else check_time_ms("begin_ms", begin_ms)
+    end_ms = None if end_ms is None else check_time_ms("end_ms", end_ms)
     check_flag("include_system", include_system)
     selection = Selection(topics=topics, begin_ms=begin_ms, end_ms=end_ms, include_system=include_system)
     found: dict[str, _Counts] = {}

@@ -29,6 +29,8 @@ from flightlog import (
     StoreSettings,
     TopicColumns,
     TransactionChecker,
+    topic_states,
+    topic_traffic,
 )
 from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.deliver.process_queue import FlowLimits
@@ -504,6 +506,17 @@ MESSAGING: list[Row] = [
     *each("T", "queue_offset", "a whole number", lambda o: o.member.seek(MessageQueue("t", "store", 0), "0")),
     *each("T", "timestamp_ms", "ms since 1970", lambda o: o.member.seek_to_time("now")),
     *each("V", "timestamp_ms", "with a time zone", lambda o: o.member.seek_to_time(NAIVE)),
+    *each("T", "store", "a read-only view", *(lambda o, s=s: topic_states(s) for s in (None, "path"))),
+    *each("T", "include_system", "True or False", lambda o: topic_states(o.view, include_system=1)),
+    *each("T", "view", "a read-only view", *(lambda o, s=s: topic_traffic(s) for s in (None, "path"))),
+    *each("T", "view", "a read-only view", lambda o: topic_traffic(o.store)),
+    *each(
+        "T", "topics", "a tuple of names", *(lambda o, t=t: topic_traffic(o.view, topics=t) for t in ("t", ["t"], 5))
+    ),
+    *each("T", "topic", "expected the name", lambda o: topic_traffic(o.view, topics=("t", 5))),
+    *each("T", "begin_ms", "ms since 1970", lambda o: topic_traffic(o.view, begin_ms="2h")),
+    *each("V", "end_ms", "with a time zone", lambda o: topic_traffic(o.view, end_ms=NAIVE)),
+    *each("T", "include_system", "True or False", lambda o: topic_traffic(o.view, include_system=None)),
 ]
 
 
