@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,10 +14,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TERMINAL_ROWS_MAX = 40
+HEAD = re.compile(r"\s*(?:\d+\. |\w+(?: \w+)*  +)?")
+"""What a line begins with, and the lines that go on with it do not: blanks, a number, a name in a column."""
 GAP = 3
 """Between two columns of a drawn table."""
 NAME_MIN, TEXT_MAX = 20, 40
-"""So wide is a name that is shortened beside others, and so much room any other text is given."""
+"""So much room a name or a text in the last column has at least, and any other text."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,26 @@ class Output:
 
     def __init__(self) -> None:
         self.is_terminal = sys.stdout.isatty()
+        self._is_below_table = False
+        """On a terminal, an empty line comes between a table and a line."""
 
     def line(self, text: str = "") -> None:
-        print(text)
+        if self._is_below_table and text:
+            print()
+        self._is_below_table = False
+        print(self._wrapped(text) if self.is_terminal else text)
+
+    def _wrapped(self, text: str) -> str:
+        """Broken between words, where a terminal breaks anywhere. Commands are left whole: they are copied."""
+        columns = shutil.get_terminal_size().columns
+        if len(text) <= columns or text.lstrip().startswith("flightlog "):
+            return text
+        head = HEAD.match(text)
+        indent = " " * (min(head.end(), columns // 2) if head else 0)
+        parts = textwrap.wrap(
+            *(text, columns), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        return "\n".join(parts)
 
     def facts(self, facts: Sequence[tuple[str, str]]) -> None:
         """One 'name  value' a line."""
@@ -56,6 +78,7 @@ class Output:
             return
         if self.is_terminal:
             self._draw(title, columns, rows)
+            self._is_below_table = True
             return
         print(f"\n{title}")
         lines = [[column.title for column in columns], *rows]
@@ -95,11 +118,13 @@ class Output:
         table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         table.show_edge = False
         for i, column in enumerate(columns):
-            if column.is_number:  # else rich takes their room for a long name beside them
-                width = max(len(column.title), *(len(row[i]) for row in rows))
+            # What is longer than its room goes on in the next line. Without a least width rich takes from all columns.
+            width = max(len(column.title), *(len(row[i]) for row in rows))
+            if column.is_number:
                 table.add_column(column.title, justify="right", no_wrap=True, min_width=width)
             else:
-                table.add_column(column.title, no_wrap=True, overflow="ellipsis")
+                least = min(width, NAME_MIN if i == len(columns) - 1 else TEXT_MAX)
+                table.add_column(column.title, overflow="fold", min_width=least)
         for row in rows:
             table.add_row(*[Text(cell) for cell in row])
         console.print()

@@ -1,4 +1,4 @@
-"""A progress bar without dependencies: one line on stderr, drawn by its own thread, if stderr is a terminal."""
+"""A progress bar without dependencies: one line on stderr, drawn by its own thread, if stderr is a terminal that can."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ProgressBar:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> ProgressBar:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":  # which cannot erase a line
             self._thread = threading.Thread(target=self._draw_until_stopped, name="flightlog-progress", daemon=True)
             self._thread.start()
         return self

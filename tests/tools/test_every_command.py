@@ -1,4 +1,4 @@
-"""Rules that hold for every command: two examples that work; shell completion."""
+"""Rules that hold for every command: examples that work, plain text in a pipe, times with a zone; completion."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer.main
+import typer.rich_utils
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.store.errors import InvalidArgumentError
 from flightlog.tools.app import app
 from flightlog.tools.commands.examples import EXAMPLES
 from flightlog.tools.transfer.export_messages import export_messages
@@ -31,6 +34,17 @@ if TYPE_CHECKING:
 PARSED_ONLY = ("bench ", "demo", "serve", "stats", "metrics --listen", "tail store -f", "replay orders.jsonl")
 """Beginnings of examples that take long, never end, or need a server or a terminal."""
 EXIT_CODES = {"diff": {0, 1}, "handover check": {0, 1}}
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What moves a terminal's cursor or colours it; a progress bar is made of it."""
+TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(.{0,6})")
+ZONE = re.compile(r"Z|[ ]UTC|[+-]\d\d:\d\d")
+
+
+def assert_plain(text: str) -> None:
+    """What a pipe gets: no colour, no progress; and every time has its zone."""
+    assert not CONTROL.search(text), text
+    for found in TIME.finditer(text):
+        assert ZONE.match(found[1]), found[0]
 
 
 def leaves() -> dict[str, Any]:
@@ -47,6 +61,12 @@ def leaves() -> dict[str, Any]:
 
     add(typer.main.get_command(app), ())
     return found
+
+
+def is_time(option: Any) -> bool:
+    """Whether an option takes a time: its help has an example of one."""
+    text = getattr(option, "help", None) or ""
+    return "2026-05-01T" in text or "forms as for --since" in text
 
 
 COMMANDS = leaves()
@@ -103,10 +123,13 @@ def test_every_command_has_two_examples() -> None:
 def test_the_examples_of_a_command_work(
     in_shop: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TERMINAL_WIDTH", "200")
+    monkeypatch.setattr(typer.rich_utils, "MAX_WIDTH", 200)
+    monkeypatch.setenv("TERM", "xterm-256color")
     with pytest.raises(SystemExit):
         app([*name.split(), "--help"])
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    shown = capsys.readouterr()
+    assert_plain(shown.out + shown.err)
+    lines = [line.strip() for line in shown.out.splitlines()]
     words = name.split()
     if name == "diff":
         flightlog.copy_store("store", "backup")
@@ -118,6 +141,8 @@ def test_the_examples_of_a_command_work(
             COMMANDS[name].make_context(name, call[len(words) :])
             continue
         assert run(call) in EXIT_CODES.get(name, {0}), example
+        if "parquet" not in example:
+            assert_plain("".join(capsys.readouterr()))
 
 
 JSON_CALLS = {
@@ -156,6 +181,17 @@ def keys_of(found: Any, prefix: str = "") -> set[str]:
     return {key for name, each in found.items() for key in (start + name, *keys_of(each, start + name))}
 
 
+def assert_units(found: Any, key: str = "") -> None:
+    """Times in ms and sizes in bytes are numbers, all other times are ISO 8601 with their zone."""
+    if isinstance(found, dict | list):
+        for name, each in found.items() if isinstance(found, dict) else [(key, each) for each in found]:
+            assert_units(each, name)
+    elif found is not None and (key.endswith(("_ms", "_size")) or key == "size"):
+        assert isinstance(found, int | float), (key, found)
+    elif found is not None and (key.endswith(("_time", "_at")) or key in ("time", "begin")):
+        assert datetime.fromisoformat(found).tzinfo is not None, (key, found)
+
+
 def test_every_command_with_results_has_json() -> None:
     without = {name for name, each in COMMANDS.items() if "as_json" not in {option.name for option in each.params}}
     assert without == NO_RESULTS | WITH_FORMS
@@ -169,7 +205,9 @@ def test_json_has_the_documented_keys(in_shop: Path, name: str, capsys: pytest.C
     call = [*name.split(), "store", *JSON_CALLS[name].split()] if name in JSON_CALLS else arguments(EXAMPLES[name][0])
     call = [each for each in call if each not in ("--json", "--watch", "--write")]
     assert run([*call, "--json"]) in EXIT_CODES.get(name, {0})
-    printed, documented = keys_of(json.loads(capsys.readouterr().out)), documented_keys()[name]
+    found = json.loads(capsys.readouterr().out)
+    assert_units(found)
+    printed, documented = keys_of(found), documented_keys()[name]
     patterns = {key: re.compile(re.escape(key).replace(r"\*", r"[^.\[\]]+")) for key in documented}
     unknown = {key for key in printed if not any(each.fullmatch(key) for each in patterns.values())}
     assert not unknown, f"printed, not in docs/tools-json.md: {sorted(unknown)}"
@@ -181,6 +219,26 @@ def test_json_has_the_documented_keys(in_shop: Path, name: str, capsys: pytest.C
     # Of an object in a list that is empty here, or that is null, nothing is printed.
     hidden = {key for key in documented - shown if "." not in key or beside(key) & shown}
     assert not hidden, f"in docs/tools-json.md, not printed: {sorted(hidden)}"
+
+
+TIMES = {(name, option.opts[0]) for name in COMMANDS for option in COMMANDS[name].params if is_time(option)}
+"""Commands and their options that take a time."""
+
+
+@pytest.mark.parametrize(("name", "option"), sorted(TIMES))
+def test_times_are_typed_with_a_zone_or_as_how_long_ago(in_shop: Path, name: str, option: str) -> None:
+    words = [each for each in arguments(EXAMPLES[name][0]) if each not in ("--before", "3d", "--write")]
+    words = {"import": ["import", "new-store", "store"], "tail": ["tail", "store"]}.get(name, words)
+    with pytest.raises(InvalidArgumentError, match=f"{option}.*this one has no time zone"):
+        run([*words, option, "2026-05-01T12:00:00"])
+    assert run([*words, option, "2h"]) in (0, 1)
+
+
+def test_every_option_with_a_time_says_what_it_takes() -> None:
+    assert {name for name, option in TIMES if option == "--since"} >= {"cat", "export", "head", "query", "stat", "tail"}
+    named = {(name, each) for name in COMMANDS for option in COMMANDS[name].params for each in option.opts}
+    assert {(name, each) for name, each in named if each in ("--since", "--until", "--before")} <= TIMES
+    assert {("group reset", "--to")} <= TIMES
 
 
 def test_the_shell_completes_commands(cli: Cli) -> None:

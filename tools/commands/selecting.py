@@ -13,7 +13,7 @@ import typer
 from ...engine.read.selection import Selection
 from ...index.filter.sql_filter import sql
 from ...store.errors import InvalidArgumentError
-from ..moments import parse_time_ms
+from ..typed_values import parse_time_ms
 
 PANEL = "Which messages"
 

@@ -14,8 +14,8 @@ from ....engine.topics.offset_table import read_offsets
 from ....store.disk.disk import RealDisk
 from ....store.errors import TopicNotFoundError
 from ....store.format.light_queues import is_light
-from ...moments import EXPECTED, parse_time_ms
 from ...output import Column, Output
+from ...typed_values import EXPECTED, parse_time_ms
 from ..arguments import AsJson, Group, Settings, StorePath, Write, open_view
 from .opening import open_to_change
 

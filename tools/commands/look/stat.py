@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from ....engine.read.topic_traffic import HOUR_MS, HourTraffic, SizeBucket, TopicTraffic, topic_traffic
-from ...moments import parse_time_ms
 from ...output import Column, Output
 from ...records.fields import iso_time
+from ...typed_values import parse_time_ms
 from ...words import count_text, figure_text, printable, size_text
 from ..arguments import AsJson, Settings, StorePath, open_view
 

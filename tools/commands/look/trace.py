@@ -44,13 +44,13 @@ def _as_object(step: Step) -> dict[str, object]:
 
 def _show(steps: list[Step]) -> None:
     output = Output()
-    columns = [Column("stored"), Column("physical offset", True), Column("queue offset"), Column("what")]
+    columns = [Column("stored"), Column("physical offset", True), Column("what"), Column("queue offset")]
     rows = [
         [
             iso_time(step.message.store_timestamp_ms),
             f"{step.message.physical_offset:,}",
-            printable(f"{step.message.topic}/{step.message.queue_id}@{step.message.queue_offset}"),
             printable("; ".join([step.what, *(_reader_text(group, has) for group, has in step.read_by.items())])),
+            printable(f"{step.message.topic}/{step.message.queue_id}@{step.message.queue_offset}"),
         ]
         for step in steps
     ]

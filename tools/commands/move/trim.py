@@ -15,9 +15,9 @@ from ....engine.services.retention import HOUR_MS, Unread
 from ....store.disk.disk import RealDisk
 from ....store.errors import UsageError
 from ....store.settings import StoreSettings
-from ...moments import parse_time_ms
 from ...output import Column, Output
 from ...records.fields import iso_time
+from ...typed_values import parse_size, parse_time_ms
 from ...words import count_text, printable, size_text, time_text
 from ..arguments import AsJson, Settings, StorePath, Write, open_view, settings_of
 
@@ -26,7 +26,8 @@ Before = Annotated[
     typer.Option(help="Segments last written before: 2026-05-01T12:00:00Z, or 3d. In whole hours.", show_default=False),
 ]
 KeepBytes = Annotated[
-    int | None, typer.Option(min=0, help="Segments behind which at least so many bytes of log are.", show_default=False)
+    str | None,
+    typer.Option(help="Segments behind which so much of the log is: 10GiB, or a number of bytes.", show_default=False),
 ]
 ConsumedByAll = Annotated[
     bool, typer.Option("--consumed-by-all", help="Segments that all groups have consumed. Needs the store's lock.")
@@ -61,6 +62,7 @@ def trim(
     """
     if (before is not None) + (keep_bytes is not None) + consumed_by_all != 1:
         raise UsageError("trim: expected one of --before, --keep-bytes and --consumed-by-all")
+    kept_size = None if keep_bytes is None else parse_size("--keep-bytes", keep_bytes)
     hours = None if before is None else _hours_since(parse_time_ms("--before", before))
     with open_view(path, settings) as view:
         segments = [_old(segment.path, segment.size) for segment in view.segments]
@@ -70,14 +72,14 @@ def trim(
         # Without --write nothing but the dry run may remove anything: retention is off.
         opened = replace(settings_of(settings), deliver_delayed=False, retention_hours=None, retention=None)
         opened = replace(opened, clean_batch_count=MAX_BATCH)
-        gone, unread = _clean_up(path, replace(opened, retention_bytes=keep_bytes), hours, consumed_by_all, write)
+        gone, unread = _clean_up(path, replace(opened, retention_bytes=kept_size), hours, consumed_by_all, write)
         due = [each for each in segments if each.path in gone]
     else:
         due = []
         now_ms = time.time_ns() // 1_000_000
         for each, size_behind in zip(segments[:-1], ends, strict=False):
             is_old = hours is not None and each.written_ms + hours * HOUR_MS <= now_ms
-            if not is_old and not (keep_bytes is not None and size_behind >= keep_bytes):
+            if not is_old and not (kept_size is not None and size_behind >= kept_size):
                 break
             due.append(each)
     if as_json:
