@@ -23,6 +23,8 @@ ReadPiece = Callable[[int, int], bytes | memoryview]
 """(position, size) -> the bytes there; fewer where the file ends."""
 
 PIECE_SIZE = 2 << 20
+FIRST_PIECE_SIZE = 64 << 10
+"""Of a scan by read calls: most of them begin at the end of the log, and find that nothing follows."""
 ROWS_A_PIECE = 32768
 """Between pieces the interpreter's lock is asked for: dispatch of small records beside busy appends waits for it."""
 FRAME_SIZE = struct.Struct(">i")
@@ -50,11 +52,13 @@ class SegmentScan:
         check_crc: bool,
         check_crc_property: bool = False,
         piece_size: int = PIECE_SIZE,
+        first_piece_size: int | None = None,
     ) -> None:
         self._read, self._base, self._stop, self._check_crc = read, base, stop, check_crc
         self._check_crc_property = check_crc and check_crc_property
         self._segment_size = segment_size
         self._piece_size = piece_size
+        self._first_piece_size = piece_size if first_piece_size is None else first_piece_size
         most = max(stop - position, 0) // FIXED_V1_V4_SIZE + 1
         self._rows, self._other_rows = (np.empty(min(ROWS_A_PIECE, most), FRAME_DTYPE) for _ in range(2))
         self.position = position
@@ -67,7 +71,7 @@ class SegmentScan:
         return self.end in (WalkEnd.BLANK, WalkEnd.END)
 
     def __iter__(self) -> Iterator[tuple[bytes | memoryview, Rows]]:
-        wanted = self._piece_size
+        wanted = self._first_piece_size
         while self._stop - self.position >= 8:
             piece = self._read(self.position, min(wanted, self._stop - self.position))
             at = 0

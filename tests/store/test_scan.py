@@ -165,8 +165,9 @@ def test_a_file_shorter_than_its_segment_is_no_sound_end() -> None:
     assert walk.position == len(raw)
 
 
+@pytest.mark.parametrize("first_piece_size", [None, 8, 300])
 @pytest.mark.parametrize("piece_size", [100, 1000, 4 << 20])
-def test_a_real_log(piece_size: int, golden: Callable[[str], Path]) -> None:
+def test_a_real_log(piece_size: int, first_piece_size: int | None, golden: Callable[[str], Path]) -> None:
     count = 0
     for path in sorted((golden("rollover") / "store" / "commitlog").iterdir()):
         raw, base = path.read_bytes(), int(path.name)
@@ -174,7 +175,12 @@ def test_a_real_log(piece_size: int, golden: Callable[[str], Path]) -> None:
         def read(at: int, size: int, raw: bytes = raw) -> bytes:
             return raw[at : at + size]
 
-        walk = SegmentScan(read, base, len(raw), 0, len(raw), check_crc=True, piece_size=piece_size)
+        walk = SegmentScan(
+            *(read, base, len(raw), 0, len(raw)),
+            check_crc=True,
+            piece_size=piece_size,
+            first_piece_size=first_piece_size,
+        )
         for _, rows in walk:
             assert (rows["crc_ok"] == 1).all()
             count += len(rows)

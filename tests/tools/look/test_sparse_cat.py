@@ -97,6 +97,16 @@ def test_cat_of_a_small_topic_reads_its_pages(cli: Cli, path: Path) -> None:
     assert resident(path) <= PAGES_MAX * len(pages)
 
 
+def test_opening_reads_little_of_the_log(path: Path) -> None:
+    """It read 2 MiB behind the end of the log: as much as all of a topic of a hundred large messages."""
+    drop(path)
+    if resident(path):
+        pytest.skip("the file system keeps its pages in memory")
+    with flightlog.open_read_only(path) as view:
+        assert resident(path) * mmap.PAGESIZE < 1 << 20
+        assert view.end_physical_offset > SEGMENT_SIZE
+
+
 def test_dense_topics_and_empty_ranges_are_read_as_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel reads ahead of them."""
     with flightlog.open_read_only(path) as view:
