@@ -1,4 +1,4 @@
-"""A progress bar without dependencies: one line on stderr, drawn by its own thread, if stderr is a terminal that can."""
+"""A progress bar without dependencies: one line on stderr, drawn by its own thread, if stderr can erase it."""
 
 from __future__ import annotations
 
