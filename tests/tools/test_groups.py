@@ -116,7 +116,7 @@ def test_dead_letters_are_redriven_when_asked(cli: Cli, path: Path) -> None:
     ("arguments", "says"),
     [
         (["group", "reset", "billing", "orders", "--to", "middle"], "first, last, a queue offset"),
-        (["group", "reset", "billing", "orders", "--to", "2024-05-01T12:00:00"], "with a time zone"),
+        (["group", "reset", "billing", "orders", "--to", "2024-05-01T12:00:00"], "no time zone"),
         (["group", "reset", "billing", "ordres", "--to", "first"], "ordres"),
         (["dead-letters", "redrive", "billing", "--where", "amount LIKE 'a'"], "RocketMQ's filters have no LIKE"),
         (["dead-letters", "redrive", "billing", "--to", "%DLQ%billing"], "another topic"),
