@@ -172,7 +172,7 @@ class StoreSettings:
     put_adds_queues: bool = False
     """Whether a put adds the queue that it names to any topic, whatever its id, as a RocketMQ store does. One wrong id
     then gives a topic as many queues as that number says."""
-    rocketmq_strict: bool = False
+    rocketmq_strict: bool = True
     """Whether names of new topics and consumer groups must be such as RocketMQ's clients take, and bodies of new
     messages not empty: others cannot be handed over to a broker. Each opening decides for itself; what is there already
     keeps working. False: a new topic may have any name that can name a folder, a new group any text without an "@", a

@@ -26,7 +26,7 @@ LIST = 32
 """Messages at once; RocketMQ's limit of a pop."""
 WAIT_S, POLL_S = 0.5, 0.01
 """Of a pop, and of a consumer of the SQLite table that polls."""
-END = b""
+END = b"end"
 
 Take = Callable[[Sequence[bytes]], None]
 

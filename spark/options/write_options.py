@@ -4,7 +4,7 @@
     topic        the topic of all rows; without it, each row names its topic in a column `topic`
     stagingPath  a folder that driver and executors share, for rows until they are appended; by default
                  flightlog/staging in the store
-    rocketmqStrict  true or false (default): whether new topics must have names, and rows bodies, that RocketMQ's
+    rocketmqStrict  true (default) or false: whether new topics must have names, and rows bodies, that RocketMQ's
                  clients take (the setting `rocketmq_strict`)
 
 Names are taken in any case. A stream's own options (checkpointLocation and the like) are Spark's.

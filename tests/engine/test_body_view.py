@@ -17,7 +17,7 @@ from flightlog.tests.support import inside
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
 
-SETTINGS = StoreSettings(segment_size=1 << 16, key_index=False)
+SETTINGS = StoreSettings(segment_size=1 << 16, key_index=False, rocketmq_strict=False)
 pytestmark = pytest.mark.usefixtures("kernel")
 
 

@@ -64,7 +64,7 @@ def test_writers_and_readers_on_shared_and_own_queues(
 
         def write(me: int) -> None:
             for i in range(puts):
-                own = Message(f"own-{me}", b"%d %d own" % (me, i) * (i % 30))
+                own = Message(f"own-{me}", b"%d %d own" % (me, i) * (1 + i % 30))
                 shared = [Message(SHARED, b"%d %d %d" % (me, i, j), queue_id=j % 2) for j in range(1 + i % 3)]
                 results = [store.put(own), *store.put_many(shared)]
                 with lock:
@@ -124,7 +124,7 @@ def test_offsets_and_times_rise_with_the_log(tmp_path: Path, kernel: str, assert
     with flightlog.open(path, settings(FlushMode.ASYNC)) as store:
 
         def write() -> None:
-            mine = [store.put(Message("orders", b"x" * (i % 300), queue_id=i % 5)) for i in range(300)]
+            mine = [store.put(Message("orders", b"x" * (1 + i % 300), queue_id=i % 5)) for i in range(300)]
             assert sorted(mine, key=lambda r: r.physical_offset) == mine, "a thread's own puts changed their order"
             results.extend(mine)
 

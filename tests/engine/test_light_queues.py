@@ -195,7 +195,7 @@ def test_names_of_no_light_queues_are_refused(tmp_path: Path, names: str, assert
 def test_properties_have_room_for_the_offsets(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small(multi_dispatch=True)) as store:
         fits = 32_767 - len("INNER_MULTI_DISPATCH.%LMQ%a.INNER_MULTI_QUEUE_OFFSET..long..") - 19
-        message = Message("orders", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a", "long": "x" * fits})
+        message = Message("orders", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%a", "long": "x" * fits})
         store.put(message)
         longer = {"INNER_MULTI_DISPATCH": "%LMQ%a", "long": "x" * (fits + 1)}
         with pytest.raises(PropertiesTooLargeError):

@@ -111,11 +111,11 @@ def test_what_its_topic_would_refuse_is_refused_before_it_waits(tmp_path: Path, 
         store.create_topic("closed", 4)
         store.update_topic("closed", perm=4)
         for message, error in (
-            (Message("closed", b"", delay_level=1), TopicPermissionError),
-            (Message(SCHEDULE_TOPIC, b"", delay_level=1), TopicPermissionError),
-            (Message("a/b", b"", delay_level=1), InvalidMessageError),
-            (Message("t", b"", queue_id=-1, delay_level=1), InvalidMessageError),
-            (Message("t", b"", properties={"n": "x" * 32_740}, delay_level=1), PropertiesTooLargeError),
+            (Message("closed", b"x", delay_level=1), TopicPermissionError),
+            (Message(SCHEDULE_TOPIC, b"x", delay_level=1), TopicPermissionError),
+            (Message("a/b", b"x", delay_level=1), InvalidMessageError),
+            (Message("t", b"x", queue_id=-1, delay_level=1), InvalidMessageError),
+            (Message("t", b"x", properties={"n": "x" * 32_740}, delay_level=1), PropertiesTooLargeError),
         ):
             with pytest.raises(error):
                 store.put(message)

@@ -24,7 +24,7 @@ from flightlog.tests.support.stream_driver import Row, StreamDriver
 if TYPE_CHECKING:
     Stream = Callable[..., StreamDriver]
 
-SETTINGS = StoreSettings(segment_size=16 << 10, queue_file_entries=50)
+SETTINGS = StoreSettings(segment_size=16 << 10, queue_file_entries=50, rocketmq_strict=False)
 Queue = tuple[str, int]
 
 

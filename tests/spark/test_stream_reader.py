@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Stream = Callable[..., StreamDriver]
 
 SEGMENT_SIZE = 16 << 10
-SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=100)
+SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=100, rocketmq_strict=False)
 
 
 @pytest.fixture

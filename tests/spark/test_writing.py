@@ -296,9 +296,12 @@ def test_what_is_held_is_written_by_topic_in_few_batches(
     assert_clean(tmp_path / "store")
 
 
-@pytest.mark.parametrize("strict", ["true", "False"])
-def test_names_and_empty_bodies_that_clients_refuse(tmp_path: Path, strict: str, assert_clean: AssertClean) -> None:
-    settings = parse_write_options({"path": str(tmp_path / "store"), "rocketmqStrict": strict}).settings
+@pytest.mark.parametrize("options", [{}, {"rocketmqStrict": "true"}, {"rocketmqStrict": "False"}])
+def test_names_and_empty_bodies_that_clients_refuse(
+    tmp_path: Path, options: dict[str, str], assert_clean: AssertClean
+) -> None:
+    settings = parse_write_options({"path": str(tmp_path / "store"), **options}).settings
+    is_strict = options.get("rocketmqStrict") != "False"
     rows = {"topic": ["t", "t"], "value": [b"x", b""]}, {"topic": ["t.u"], "value": [b"x"]}
     columns = WriteColumns.of(schema("topic string, value binary"), None)
     (tmp_path / "job").mkdir()
@@ -306,14 +309,14 @@ def test_names_and_empty_bodies_that_clients_refuse(tmp_path: Path, strict: str,
     refusals = {0: (EmptyBodyError, ROW_1 + "topic 't', column 'value': the body is empty"), 1: None}
     for at, each in enumerate(rows):
         stager = Stager(columns, tmp_path / "job", settings, SEGMENT_SIZE)
-        refused = refusals[at] if strict == "true" else None
+        refused = refusals[at] if is_strict else None
         if refused is None:
             files.append(stager.stage([batch(**each)], at))
         else:
             with pytest.raises(refused[0], match=refused[1]):
                 stager.stage([batch(**each)], at)
     staged = [file for file in files if file is not None]
-    if strict == "true":
+    if is_strict:
         with pytest.raises(InvalidTopicError, match="rocketmq_strict=False"):
             append_files(tmp_path / "store", staged, None, 0, settings)
         assert bodies(tmp_path / "store") == {}

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("kernel")
 
 CHECKED = StoreSettings(
-    segment_size=64 << 10, queue_file_entries=50, append_crc_property=True, check_crc_property=True, key_index=False
+    segment_size=64 << 10,
+    queue_file_entries=50,
+    append_crc_property=True,
+    check_crc_property=True,
+    key_index=False,
+    rocketmq_strict=False,
 )
 
 

@@ -36,15 +36,15 @@ def store(tmp_path: Path) -> Any:
 
 def test_what_waits_is_told(cli: Cli, store: flightlog.Store, path_of: Callable[[flightlog.Store], Path]) -> None:
     now_ms = store.message_store.clock.now_ms()
-    store.put_many(Message("orders", b"", queue_id=0) for _ in range(9))
+    store.put_many(Message("orders", b"x", queue_id=0) for _ in range(9))
     store.commit_offset("billing", "orders", 0, 4)
-    store.put_many(Message("orders", b"", delay_level=18) for _ in range(3))
+    store.put_many(Message("orders", b"x", delay_level=18) for _ in range(3))
     for number in range(4):
         properties = {"TIMER_DELIVER_MS": str(now_ms + FAR_MS // 2 + number)}
-        store.put(Message("orders", b"", uniq_key=f"T{number}", properties=properties))
-    store.put(Message("%DLQ%billing", b"", properties={"RETRY_TOPIC": "orders"}))
+        store.put(Message("orders", b"x", uniq_key=f"T{number}", properties=properties))
+    store.put(Message("%DLQ%billing", b"x", properties={"RETRY_TOPIC": "orders"}))
     producer = flightlog.Producer(store)
-    ended, open_one = (producer.transaction(Message("orders", b"", uniq_key=key)) for key in "ab")
+    ended, open_one = (producer.transaction(Message("orders", b"x", uniq_key=key)) for key in "ab")
     with ended:
         ended.commit()
     open_one.__enter__()

@@ -115,7 +115,7 @@ def test_a_topic_is_told_with_its_settings_times_and_groups(cli: Cli, path: Path
 
 def test_an_open_store_tells_its_topics_too(path: Path) -> None:
     with flightlog.open(path) as store:
-        store.put(Message("orders", b"", queue_id=0))
+        store.put(Message("orders", b"x", queue_id=0))
         store.commit_offset("billing", "orders", 0, 6)
         state = topic_states(store)["orders"]
     assert (state.messages, state.end_offset, state.groups) == (11, 6, {"billing": 5})

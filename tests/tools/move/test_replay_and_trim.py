@@ -112,3 +112,16 @@ def test_what_all_consumed_is_trimmed(cli: Cli, clean_store: Path, assert_clean:
     assert len(list((clean_store / "commitlog").iterdir())) >= count
     assert f"removed: {count - 1} segments" in cli("trim", clean_store, "--consumed-by-all", "--write").out
     assert_clean(clean_store)
+
+
+@pytest.mark.parametrize("command", ["replay", "import"])
+def test_messages_are_put_as_they_were(cli: Cli, tmp_path: Path, command: str, assert_clean: AssertClean) -> None:
+    """Also those that RocketMQ's clients refuse, which a put of a new message would not take."""
+    there, path = tmp_path / "there", tmp_path / "new"
+    with flightlog.open(there, StoreSettings.small(rocketmq_strict=False)) as store:
+        store.put_many([Message("dotted.topic", b"x"), Message("orders", b"")])
+    source, target = (there, path) if command == "replay" else (path, there)
+    cli(command, source, target, "--write")
+    with flightlog.open_read_only(path) as view:
+        assert [message.body for name in ("dotted.topic", "orders") for message in view.read(name)] == [b"x", b""]
+    assert_clean(path)

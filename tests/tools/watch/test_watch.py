@@ -44,11 +44,11 @@ def path(tmp_path: Path) -> Path:
     for ahead_ms, count in ((-HOUR_MS, OLD), (HOUR_MS // 2, NEW)):
         with flightlog.open(path, settings, clock=ClockAhead(ahead_ms)) as store:
             store.put_many(Message("orders", b"x" * 100, queue_id=number % 4) for number in range(count))
-            store.put(Message("payments", b""))
-            store.put(Message("orders", b"", delay_level=18))
+            store.put(Message("payments", b"x"))
+            store.put(Message("orders", b"x", delay_level=18))
     with flightlog.open(path, settings, clock=ClockAhead(HOUR_MS)) as store:
         store.commit_offset("billing", "orders", 0, 3)
-        store.put(Message("%DLQ%billing", b""))
+        store.put(Message("%DLQ%billing", b"x"))
     return path
 
 
@@ -74,7 +74,7 @@ def test_one_shot_tells_of_the_last_minute(cli: Cli, path: Path) -> None:
 def test_two_looks_tell_what_came_between(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, StoreSettings.small()) as store:
-        store.put(Message("orders", b""))
+        store.put(Message("orders", b"x"))
         store.commit_offset("billing", "orders", 0, 0)
         with flightlog.open_read_only(path) as view:
             before = sample(view)
@@ -97,7 +97,7 @@ def test_a_screen_says_what_it_has_no_room_for(tmp_path: Path, columns: int) -> 
     path = tmp_path / "store"
     with flightlog.open(path, StoreSettings.small()) as store:
         for number in range(50):
-            store.put(Message(f"topic-{number:02d}", b""))
+            store.put(Message(f"topic-{number:02d}", b"x"))
             store.commit_offset(f"group-{number:02d}", "topic-00", 0, 0)
     console = Console(record=True, width=columns, height=24, file=open("/dev/null", "w"))  # noqa: SIM115
     with flightlog.open_read_only(path) as view:
@@ -114,7 +114,7 @@ def test_a_screen_says_what_it_has_no_room_for(tmp_path: Path, columns: int) -> 
 def watching(tmp_path: Path) -> Iterator[tuple[flightlog.Store, subprocess.Popen[str]]]:
     """A writer, and `stats --watch` beside it."""
     store = flightlog.open(tmp_path / "live", StoreSettings.small())
-    store.put(Message("orders", b""))
+    store.put(Message("orders", b"x"))
     command = [sys.executable, "-P", "-m", "flightlog", "stats", str(store.path), "--watch", "--interval", "0.1"]
     with subprocess.Popen(
         [*command, "--json"],
@@ -132,7 +132,7 @@ def test_a_live_writer_is_watched(watching: tuple[flightlog.Store, subprocess.Po
     store, process = watching
     assert process.stdout is not None and process.stderr is not None
     assert json.loads(process.stdout.readline())["topics"][0]["messages"] == 1
-    store.put_many(Message("orders", b"", queue_id=number % 4) for number in range(50))
+    store.put_many(Message("orders", b"x", queue_id=number % 4) for number in range(50))
     came = 0.0
     while True:
         found: dict[str, Any] = json.loads(process.stdout.readline())

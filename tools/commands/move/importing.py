@@ -16,7 +16,7 @@ from ....store.settings import FlushMode
 from ...output import Column, Output
 from ...progress_bar import ProgressBar
 from ...transfer.import_messages import ImportResult, import_messages, plan_import
-from ...transfer.sources import read_source
+from ...transfer.sources import as_they_were, read_source
 from ...words import count_text, printable
 from ..arguments import AsJson, Settings, StorePath, Write, settings_of
 from ..selecting import with_selection
@@ -65,7 +65,7 @@ def import_(
             result = ImportResult(make_store(path, messages, ours))
         else:
             opened = replace(ours, deliver_delayed=False, flush_mode=FlushMode.ASYNC)  # flushed once
-            with open_store(path, opened) as store:
+            with open_store(path, as_they_were(opened)) as store:
                 result = import_messages(store, messages, f"{source.resolve()} {selection}")
     if as_json:
         found = {"path": str(path), "source": str(source), "is_written": write, "by_topic": result.by_topic}

@@ -16,7 +16,7 @@ from ....store.errors import UsageError
 from ...output import Output
 from ...progress_bar import ProgressBar
 from ...transfer.replay_messages import for_server, replay_messages
-from ...transfer.sources import read_source
+from ...transfer.sources import as_they_were, read_source
 from ...words import count_text, printable, seconds_text
 from ..arguments import AsJson, Settings, Write, settings_of
 from ..selecting import with_selection
@@ -55,7 +55,7 @@ def replay(
             with connect(to_server) as server:
                 count = replay_messages(lambda message: server.put(for_server(message)), messages, rate)
         elif destination is not None:
-            with open_store(destination, replace(settings_of(settings), deliver_delayed=False)) as store:
+            with open_store(destination, as_they_were(replace(settings_of(settings), deliver_delayed=False))) as store:
                 count = replay_messages(store.put, messages, rate)
     to = to_server or str(destination)
     if as_json:
