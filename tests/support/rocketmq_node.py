@@ -63,5 +63,5 @@ def node_command() -> list[str]:
 
 
 def trusting(authority: Path) -> dict[str, str]:
-    """The environment of a client that trusts this certificate."""
-    return {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority)}
+    """The environment of a client that trusts this certificate: of gRPC's own library and Node.js, and of Rust."""
+    return {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority), "SSL_CERT_FILE": str(authority)}
