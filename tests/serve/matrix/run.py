@@ -2,7 +2,8 @@
 
 `python tests/serve/matrix/run.py FOLDER [--only java,go-5.1.4] [--scenarios normal,push] [--against JARS]`. Clients are
 fetched into FOLDER. With --against, the same programs run at RocketMQ's name server, broker and proxy, which are in the
-folder JARS; the differences are printed. Exits with 1 if something failed at our server.
+folder JARS; the differences are printed, and those of what remoting clients and mqadmin print (`--only remoting`).
+Exits with 1 if something failed at our server.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tempfile import TemporaryDirectory
 from flightlog.tests.serve.matrix.conversation import Outcome, run_program
 from flightlog.tests.serve.matrix.languages import CLIENTS, Client, ClientMissingError
 from flightlog.tests.serve.matrix.real_proxy import proxy_server
+from flightlog.tests.serve.matrix.remoting_programs import remoting_differences
 from flightlog.tests.serve.matrix.scenarios import OPEN, SCENARIOS
 from flightlog.tests.serve.matrix.servers import ACCESS_KEY, SECRET_KEY, our_server
 from flightlog.tests.support.rocketmq_node import trusting
@@ -121,7 +123,10 @@ def main() -> int:
     if given.against is not None:
         names = [name for name in names if name in OPEN]
         theirs = tried(clients, given.folder.resolve(), names, at_proxy(given.against.resolve()))
-        print(f"\nBeside RocketMQ:\n{table(theirs, names)}\n{differences(ours, theirs)}")
+        print(f"\nBeside RocketMQ:\n{table(theirs, names)}\n{differences(ours, theirs)}", flush=True)
+        if not only or "remoting" in only:
+            with TemporaryDirectory() as work:
+                print(f"\nRemoting beside RocketMQ:\n{remoting_differences(given.against.resolve(), Path(work))}")
     return 1 if any(outcome.kind == "failed" for row in ours.values() for outcome in row.values()) else 0
 
 

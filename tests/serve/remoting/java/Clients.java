@@ -4,6 +4,7 @@ import java.util.concurrent.*;
 import java.util.concurrent.atomic.*;
 import java.util.stream.*;
 import org.apache.rocketmq.client.consumer.*;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.consumer.listener.*;
 import org.apache.rocketmq.client.producer.*;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -75,8 +76,18 @@ public class Clients {
     byte[] large = new byte[100_000];
     System.out.println("large " + producer.send(new Message("orders", "big", large)).getSendStatus());
     System.out.println("by id " + text(producer.viewMessage("orders", sent.getOffsetMsgId()))
-        + ", by key " + text(producer.queryMessage("orders", "key-4", 8, 0, System.currentTimeMillis() + 60_000)
-            .getMessageList().get(0)));
+        + ", by key " + text(byKey(producer, "key-4")));
+  }
+
+  /** A broker knows a key some moments after it has the message. */
+  static Message byKey(DefaultMQProducer producer, String key) throws Exception {
+    for (long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_S); ; Thread.sleep(50)) {
+      try {
+        return producer.queryMessage("orders", key, 8, 0, System.currentTimeMillis() + 60_000).getMessageList().get(0);
+      } catch (MQClientException e) {
+        if (System.nanoTime() > until) throw e;
+      }
+    }
   }
 
   static Set<String> consumed(String group, MessageSelector selector, int count) throws Exception {
