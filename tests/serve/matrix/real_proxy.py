@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 
 from flightlog.tests.serve.matrix.scenarios import GROUPS, RETRIES, TOPICS
-from flightlog.tests.serve.proxy.conversation import PATIENCE_S, Conversation
+from flightlog.tests.serve.proxy.conversation import Conversation
 from flightlog.tests.serve.proxy.questions import route
 from flightlog.tools.bench.served.rocketmq_proxy import free_ports, rocketmq_running
 
@@ -20,7 +20,7 @@ SETTINGS = {
     "transactionTimeOut": "1000",
     "transactionCheckInterval": "1000",
 }
-LOOK_S = 0.5
+START_S, LOOK_S = 240.0, 0.5
 
 
 class ProxyServer:
@@ -37,7 +37,7 @@ class ProxyServer:
             self._jars, self._folder, TOPICS, GROUPS, SETTINGS, ports=self._ports, retry_max_times=RETRIES
         )
         server = self._running.enter_context(running)
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + START_S
         with grpc.insecure_channel(self.address) as channel:
             talk = Conversation(channel, lambda ms: time.sleep(ms / 1000))
             while talk.ask("ready", "QueryRoute", route("orders")) is None or '"OK"' not in talk.answers["ready"]:
