@@ -195,7 +195,7 @@ def _topic_names(store: _Store) -> Iterator[HandoverFinding]:
         yield HandoverFinding(
             "topic-names",
             f"{_count(len(refused), 'topic')} with a name that RocketMQ's clients refuse: {_names(refused)}",
-            "Its broker keeps them, but no client can send to them or subscribe",
+            "Its broker keeps them, but no client can send to them, and those of gRPC cannot subscribe",
             "put their messages to topics with names of a-z, A-Z, 0-9, %, |, _ and - and at most 127 characters",
         )
 

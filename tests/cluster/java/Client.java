@@ -22,7 +22,7 @@ public class Client {
   static final Set<String> OF_CLIENT = Set.of("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME");
   static String server, prefix;
 
-  static String base64(byte[] data) { return Base64.getEncoder().encodeToString(data); }
+  static String base64(byte[] data) { return Base64.getEncoder().encodeToString(data == null ? new byte[0] : data); }
 
   static String text(MessageExt found) { return new String(found.getBody(), StandardCharsets.UTF_8); }
 

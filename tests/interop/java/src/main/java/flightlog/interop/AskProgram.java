@@ -43,7 +43,7 @@ final class AskProgram {
         for (ConsumeQueueInterface queue : session.queues()) {
             out.print(QueueLine.of("queue", queue));
         }
-        long answers = new Questions(session.store, out).answerAll(questions);
+        long answers = new Questions(session, out).answerAll(questions);
         out.print(new JsonLine("done").put("answers", answers));
         out.flush();
     }

@@ -25,6 +25,7 @@ import org.apache.rocketmq.store.SelectMappedBufferResult;
  *   <li>{@code query TOPIC KEY MAX_MESSAGES BEGIN END}
  *   <li>{@code estimate TOPIC QUEUE_ID FROM TO TAGS}
  *   <li>{@code look PHYSICAL_OFFSET}
+ *   <li>{@code clean}: a round of RocketMQ's cleaners, as at the hour that {@code deleteWhen} names
  *   <li>{@code set NAME VALUE}: changes a setting of RocketMQ's MessageStoreConfig for the questions behind it
  * </ul>
  *
@@ -34,11 +35,13 @@ final class Questions {
 
     private static final String GROUP = "interop";
 
+    private final StoreSession session;
     private final DefaultMessageStore store;
     private final LineOutput out;
 
-    Questions(DefaultMessageStore store, LineOutput out) {
-        this.store = store;
+    Questions(StoreSession session, LineOutput out) {
+        this.session = session;
+        this.store = session.store;
         this.out = out;
     }
 
@@ -70,6 +73,9 @@ final class Questions {
                         filter(words[1], words[5])));
                 case "look":
                     return look(Long.parseLong(words[1]));
+                case "clean":
+                    session.cleanUp();
+                    return new JsonLine("clean");
                 case "set":
                     StoreConfig.set(store.getMessageStoreConfig(), words[1], words[2]);
                     return new JsonLine("set");
