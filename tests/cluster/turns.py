@@ -162,9 +162,8 @@ class Turn:
     def read_by_python(self, clients: PythonClients) -> None:
         """Popped by a new group, and by one that flightlog popped for, whose unacknowledged ones come again."""
         stored = {m.body.decode(): m for m in messages_of(self.path, ("orders",))}
-        consumer = clients.simple_consumer("grpc-readers", {"orders": None})
         wanted = {body for body in stored if body.startswith(f"{self.number} ")}
-        found = self._popped(consumer, wanted)
+        found = self._popped(clients, "grpc-readers", "orders", wanted)
         assert self._is_all(found.keys(), wanted), sorted(found)
         for body, message in found.items():
             expected = stored[body]
@@ -173,7 +172,7 @@ class Turn:
             assert message.properties.get("region") == expected.properties.get("region")
             assert message.message_id == expected.properties.get("UNIQ_KEY", message.message_id)
         owed = self._owed("popper", "popped")
-        found = self._popped(clients.simple_consumer("popper", {"popped": None}), owed)
+        found = self._popped(clients, "popper", "popped", owed)
         assert self._is_owed(found.keys(), owed), sorted(found)
 
     def read_by_java_over_grpc(self, proxy: str) -> None:
@@ -231,12 +230,21 @@ class Turn:
         assert acknowledged
         return set(of_turn(self.number, topic, count)) - set(acknowledged)
 
-    def _popped(self, consumer: Any, wanted: set[str]) -> dict[str, Any]:
+    def _popped(self, clients: PythonClients, group: str, topic: str, wanted: set[str]) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        consumer = clients.simple_consumer(group, {topic: None})
         deadline_s = time.monotonic() + PATIENCE_S
         while not found.keys() >= wanted:
             assert time.monotonic() < deadline_s, f"missing: {sorted(wanted - found.keys())}"
-            for message in _received(consumer):
+            try:
+                received = consumer.receive(32, INVISIBLE_S) or []
+            except Exception as e:
+                if '"settings" is null' not in str(e):
+                    raise
+                # The client loses its settings in a race when it starts, and does not send them again.
+                consumer = clients.simple_consumer(group, {topic: None})
+                continue
+            for message in received:
                 consumer.ack(message)
                 found[message.body.decode()] = message
         return found
@@ -269,12 +277,3 @@ class Turn:
             for file in (self.path / "config").glob("*.json"):
                 if not file.stat().st_size and file.with_name(f"{file.name}.bak").stat().st_size:
                     file.unlink()
-
-
-def _received(consumer: Any) -> list[Any]:
-    try:
-        return consumer.receive(32, INVISIBLE_S) or []
-    except Exception as e:
-        if '"settings" is null' not in str(e):  # a race in the proxy, when a consumer has just started
-            raise
-        return []
