@@ -166,7 +166,7 @@ class CheckRound:
             return True
         if waits_behind:
             return False
-        if self._end_answered(half):
+        if self._was_discarded(half) or self._end_answered(half):
             return True
         check = self._checks.get(half.properties.get(PRODUCER_GROUP, ""))
         if is_young or check is None:
@@ -207,6 +207,7 @@ class CheckRound:
             return
         message, hosts = discarded(half)
         result = self._transactions.put_internal(message, hosts)
+        self._discarded.add(identity(half))
         log.error(
             "a half message of producer group %r to topic %r, uniq key %s: given up after %d checks, it is in %s at %d",
             *(half.properties.get(PRODUCER_GROUP), half.properties.get(props.REAL_TOPIC), half.uniq_key),
@@ -222,9 +223,7 @@ class CheckRound:
             self._discarded.update(map(identity, found))
             self._discarded_since_ms = since_ms
         name = identity(half)
-        is_there = name is not None and name in self._discarded
-        self._discarded.add(name)
-        return is_there
+        return name is not None and name in self._discarded
 
     def _warn_of_group(self, half: StoredMessage) -> None:
         group = half.properties.get(PRODUCER_GROUP, "")

@@ -111,6 +111,21 @@ def test_who_never_answers_is_given_up(application: Application, caplog: pytest.
     assert application.look() == [] and application.seen() == []
 
 
+def test_who_was_given_up_is_not_asked_about_again(application: Application) -> None:
+    """A death before the round's offset was saved: its older copies were checked, and one answer committed them."""
+    application.leave(b"a")
+    for _ in range(16):
+        application.look()
+    assert application.seen(DISCARDED_TOPIC) == [b"a"]
+    offsets = application.store.message_store.offsets
+    offsets.set(CHECK_GROUP, HALF_TOPIC, 0, 0)
+    offsets.save()
+    kill(application.store)
+    application.open()
+    application.answers[b"a"] = Resolution.COMMIT
+    assert application.look() == [] and application.seen() == [] and application.seen(DISCARDED_TOPIC) == [b"a"]
+
+
 def test_a_half_message_that_is_older_than_the_retention_is_given_up(application: Application) -> None:
     application.leave(b"a")
     assert application.look(72 * 3_600_000) == [b"a"]
