@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ from .shutdown_state import LastWriter, ShutdownState
 
 LOST_SECTOR = "a record whose topic or properties lost a sector"
 """Bytes that a disk writes atomically."""
+FIRST_PIECE_SIZE: Final = 64 << 10
+"""Of a walk that begins within a segment: mostly that is where the log ends, and nothing follows."""
 STALE = "records that RocketMQ's recovery had thrown away"
 LOG_IS_SHORT = "the end of the last segment, before what was synced"
 
@@ -141,7 +144,10 @@ class _TailScanner:
     def _walk(self, segment: Segment, position: int, stop: int) -> tuple[int, str | None]:
         """(physical offset of the first problem, its description), or (_, None) if the segment is sound up to
         `stop`."""
-        scan = self._reader.scan(segment, position, stop, check_crc=True, mapped=False)
+        first_piece_size = FIRST_PIECE_SIZE if position else None
+        scan = self._reader.scan(
+            segment, position, stop, check_crc=True, mapped=False, first_piece_size=first_piece_size
+        )
         for piece, rows in scan if self._look is None else scan.ahead():
             bad = np.flatnonzero(rows["crc_ok"] == 0)
             torn = self._first_torn(piece, rows)

@@ -28,7 +28,7 @@ from ..format.record import (
     born_host_size,
 )
 from ..scan.salvage import scans_past_damage
-from ..scan.scan import FIRST_PIECE_SIZE, PIECE_SIZE, ReadPiece, SegmentScan
+from ..scan.scan import PIECE_SIZE, ReadPiece, SegmentScan
 from ..segments.log_files import LogFiles
 from ..segments.segment import Segment
 from ..settings import MAX_RECORD_SIZE
@@ -116,8 +116,18 @@ class LogReader:
                 return None
         return None
 
-    def scan(self, segment: Segment, position: int, stop: int, *, check_crc: bool, mapped: bool = True) -> SegmentScan:
-        """Walk the frames in [position, stop) of a segment: through a mapping, for recent appends, or by read calls."""
+    def scan(
+        self,
+        segment: Segment,
+        position: int,
+        stop: int,
+        *,
+        check_crc: bool,
+        mapped: bool = True,
+        first_piece_size: int | None = None,
+    ) -> SegmentScan:
+        """Walk the frames in [position, stop) of a segment: through a mapping, for recent appends, or by read calls, of
+        which the first asks for `first_piece_size` bytes."""
         self._check_open()
         read: ReadPiece = segment.read
         if mapped:
@@ -131,7 +141,7 @@ class LogReader:
             check_crc=check_crc,
             check_crc_property=self.check_crc_property,
             piece_size=max(PIECE_SIZE, stop - position) if mapped else PIECE_SIZE,
-            first_piece_size=None if mapped else FIRST_PIECE_SIZE,
+            first_piece_size=first_piece_size,
         )
 
     def scans_past_damage(self, segment: Segment, position: int, stop: int) -> Iterator[SegmentScan]:

@@ -23,8 +23,6 @@ ReadPiece = Callable[[int, int], bytes | memoryview]
 """(position, size) -> the bytes there; fewer where the file ends."""
 
 PIECE_SIZE = 2 << 20
-FIRST_PIECE_SIZE = 64 << 10
-"""Of a scan by read calls: most of them begin at the end of the log, and find that nothing follows."""
 ROWS_A_PIECE = 32768
 """Between pieces the interpreter's lock is asked for: dispatch of small records beside busy appends waits for it."""
 FRAME_SIZE = struct.Struct(">i")
