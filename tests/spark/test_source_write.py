@@ -72,7 +72,7 @@ def test_what_was_read_is_written_and_read_back_the_same(
 ) -> None:
     path = tmp_path / "copy"
     rows = load(golden("rollover") / "store").where("octet_length(topic) <= 127")  # longer ones RocketMQ writes wrong
-    save(rows, path)
+    save(rows, path, rocketmqStrict="false")  # some of its bodies are empty
     kept = "sysFlag & 1795"  # the other bits speak of the store's hosts
     properties = "map_filter(properties, (name, value) -> name != 'KEYS')"  # where two spaces stand between keys, too
     compared = (*SAME, "partition", "offset", kept, properties)

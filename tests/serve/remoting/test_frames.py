@@ -175,7 +175,7 @@ def test_a_record_goes_out_as_it_is_in_the_log(tmp_path: Path) -> None:
     settings = StoreSettings.small()
     messages = [
         Message("orders", b"one", tags="a", keys=["k1", "k2"], flag=7, properties={"price": "7"}),
-        Message("t" * 127, b"", born_host=("::1", 80)),
+        Message("t" * 127, b"x", born_host=("::1", 80)),
         Message("%RETRY%" + "g" * 200, b"x" * 5000, queue_id=0, reconsume_times=3),
     ]
     with flightlog.open(tmp_path, settings) as store:
