@@ -260,8 +260,8 @@ def removes_the_oldest_segment_behind_a_cut_first(patch: pytest.MonkeyPatch) -> 
 def takes_a_torn_record_for_whole(patch: pytest.MonkeyPatch) -> None:
     real = LogReader.scan
 
-    def spoilt(self: LogReader, *arguments: Any, check_crc: bool, mapped: bool = True) -> Any:
-        return real(self, *arguments, check_crc=False, mapped=mapped)
+    def spoilt(self: LogReader, *arguments: Any, **named: Any) -> Any:
+        return real(self, *arguments, **{**named, "check_crc": False})
 
     patch.setattr(LogReader, "scan", spoilt)
 
