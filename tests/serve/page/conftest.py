@@ -49,9 +49,9 @@ class Got:
 
     @property
     def words(self) -> str:
-        """What a person reads."""
+        """What a person reads, without the last line: any digits may stand in its folder and its time."""
         reader = _Reader()
-        reader.feed(self.text)
+        reader.feed(self.text.partition("<footer>")[0])
         return " ".join(" ".join(reader.found).split())
 
 
