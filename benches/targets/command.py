@@ -1,7 +1,7 @@
 """`make targets`: measure every performance target of this store in one run, and compare each with its value.
 
 Ratios are of measurements in the same round, in which every case runs once. RocketMQ runs with its defaults, warmed up
-with a million puts, on the same messages and in an equally full store; the better of its modes counts. Every writer
+with a million puts, on the same messages and in an equally full store; its mapped mode counts. Every writer
 starts in a fresh, idle store with a few messages, and is done when everything is in queues and key index. Peers take
 from microseconds to milliseconds for each message, so they run for a fixed time instead of a fixed size; their stores
 are emptier, which is in their favor.
@@ -10,9 +10,12 @@ are emptier, which is in their favor.
 from __future__ import annotations
 
 import sys
+import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,7 +28,6 @@ from flightlog.benches.targets.figures import (
     BY_TIME,
     GROUPS,
     KB,
-    ON_REQUEST,
     Contest,
     Sizes,
     contests,
@@ -46,7 +48,7 @@ from flightlog.tools.words import size_text
 
 MB = 1_000_000
 ROUNDS = 5
-USUAL = Sizes(300 * MB, 20 * MB, 100 * MB, 300 * MB, 30 * MB, 3, 0.5, 1.0, ROUNDS, 1024)
+USUAL = Sizes(300 * MB, 20 * MB, 100 * MB, 2 << 30, 30 * MB, 3, 0.5, 1.0, ROUNDS, 1024)
 FULL = Sizes(300 * MB, 300 * MB, 100 * MB, 2 << 30, 100 * MB, 9, 3.0, 5.0, ROUNDS, 1024)
 QUICK = Sizes(1 * MB, MB // 4, MB // 2, MB, MB // 4, 2, 0.02, 0.1, 2, 4, readers=4)
 THREADS_MORE = 4
@@ -55,13 +57,15 @@ PEER_RATE = 40e6
 """Approximate upper limit of the bytes that a peer writes per second."""
 COPIES_MAX = 4
 """Number of stores, each of the size of a run, that may be on the disk at the same time."""
+SPARK = "Spark beside Parquet"
 NOT_IN_MEMORY = ("sync", "sync-threads", "device", "peers", "cold")
 """Groups that need a disk."""
 
 
 def run_targets(options: BenchOptions) -> int:
-    """Measure and print. Returns the exit code. Raises UsageError for wrong options, before anything is written."""
-    groups = choose(options.only or [name for name in GROUPS if name not in ON_REQUEST], GROUPS)
+    """Measure and print. Returns the exit code, 1 if a measurement failed. Raises UsageError for wrong options, before
+    anything is written."""
+    groups, started_s = choose(options.only, GROUPS), time.monotonic()
     sizes = sizes_of(options)
     if options.rocketmq is not None:
         check_store_jars(f"--rocketmq {options.rocketmq}", options.rocketmq)
@@ -73,9 +77,15 @@ def run_targets(options: BenchOptions) -> int:
             )
         if "c" not in native.available():
             raise UsageError("the targets are those of the C kernel, which is not there; install with a C compiler")
-        lines, outcomes = _measure(options, groups, sizes, folder)
-    more = {"sizes": asdict(sizes), "lines": [line.as_object() for line in lines]}
-    return finish(options, machine, outcomes, show=lambda output: show(lines, output), more=more)
+        lines, outcomes, has_failed = _measure(options, groups, sizes, folder)
+    seconds = time.monotonic() - started_s
+    more = {"sizes": asdict(sizes), "seconds": seconds, "lines": [line.as_object() for line in lines]}
+    finish(
+        *(options, machine, outcomes),
+        show=lambda output: show(lines, machine, sizes.rounds, seconds, output),
+        more=more,
+    )
+    return int(has_failed)
 
 
 def sizes_of(options: BenchOptions) -> Sizes:
@@ -98,24 +108,38 @@ def contests_of(
     if rocketmq is None:
         figures = [figure for contest in found for figure in contest.figures if figure.needs_rocketmq]
         note = "needs --rocketmq FOLDER_OF_JARS"
-        missing = [Line(figure.group, figure.text, figure.target, note=note) for figure in figures]
+        missing = [figure.missing(note) for figure in figures]
         found = [replace(c, figures=tuple(f for f in c.figures if not f.needs_rocketmq)) for c in found]
     if not peers_at_hand() and "peers" in groups:
         missing.append(Line("peers", "peers", 1, note="none is installed; pip install 'flightlog[peers]'"))
+    if not _has_spark() and "scan" in groups:
+        missing.append(Line("scan", SPARK, 1, at_most=True, note="not installed; pip install 'flightlog[spark]'"))
     return [contest for contest in found if contest.figures], missing, theirs
+
+
+def _has_spark() -> bool:
+    return find_spec("pyspark") is not None
 
 
 def _measure(
     options: BenchOptions, groups: Sequence[str], sizes: Sizes, folder: Path
-) -> tuple[list[Line], list[Outcome]]:
+) -> tuple[list[Line], list[Outcome], bool]:
+    """The lines, the outcomes, and whether a measurement failed: the others go on, because a run takes long."""
     plans, lines, rocketmq = contests_of(sizes, groups, options.rocketmq)
     _announce(plans, groups, sizes, folder)
     outcomes: list[Outcome] = []
+    has_failed = False
 
     def tell(found: Sequence[Line]) -> None:
         for line in found:  # printed at once: if a long run ends early, its figures are kept
             say(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{line.brief}")
         lines.extend(found)
+
+    def failed(why: Exception) -> str:
+        nonlocal has_failed
+        has_failed = True
+        traceback.print_exception(why)
+        return f"failed: {type(why).__name__}"
 
     with ExitStack() as running:
         if any(case.is_rocketmq for plan in plans for case in plan.cases()):
@@ -124,17 +148,24 @@ def _measure(
         runs = sum((plan.rounds or sizes.rounds) * len(plan.cases()) for plan in plans)
         with ProgressBar("measuring", runs) as bar:
             for plan in plans:
-                found = _contest(plan, sizes, folder, bar.advance)
-                outcomes += found
-                tell([figure.line({outcome.case: outcome for outcome in found}) for figure in plan.figures])
-    if "scan" in groups:
+                try:
+                    found = _contest(plan, sizes, folder, bar.advance)
+                    tell([figure.line({outcome.case: outcome for outcome in found}) for figure in plan.figures])
+                    outcomes += found
+                except Exception as e:
+                    note = failed(e)
+                    tell([figure.missing(note) for figure in plan.figures])
+    if "scan" in groups and _has_spark():
         scan_plan = scan_run.make_plan(BenchOptions(size=sizes.scan_mib, rounds=sizes.rounds))
-        found = scan_run.measure(scan_plan, folder)
-        outcomes += found
         names = {query.text: query.name for _, _, queries in scan_plan.stores for query in queries}
-        figures = scan_figures(names, [outcome.case for outcome in found])
-        tell([figure.line({outcome.case: outcome for outcome in found}) for figure in figures])
-    return sorted(lines, key=lambda line: GROUPS.index(line.group)), outcomes
+        try:
+            found = scan_run.measure(scan_plan, folder)
+            figures = scan_figures(names, [outcome.case for outcome in found])
+            tell([figure.line({outcome.case: outcome for outcome in found}) for figure in figures])
+            outcomes += found
+        except Exception as e:
+            tell([Line("scan", SPARK, 1, at_most=True, note=failed(e))])
+    return sorted(lines, key=lambda line: GROUPS.index(line.group)), outcomes, has_failed
 
 
 def _contest(contest: Contest, sizes: Sizes, folder: Path, done: Callable[[], None]) -> list[Outcome]:

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from flightlog.tools.output import Column, Output
-from flightlog.tools.words import figure_text
+from flightlog.tools.bench.machine.machine import Machine
+from flightlog.tools.output import Output
+from flightlog.tools.words import count_text, figure_text, seconds_text
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Line:
     @property
     def spread(self) -> float:
         """The range from the lowest to the highest value, as a fraction of the median."""
-        return (max(self.values) - min(self.values)) / median(self.values)
+        lowest, highest = min(self.values), max(self.values)
+        return (highest - lowest) / median(self.values) if highest > lowest else 0.0
 
     @property
     def is_met(self) -> bool | None:
@@ -50,12 +52,17 @@ class Line:
     @property
     def cells(self) -> list[str]:
         """The figure as a row of the table."""
-        unit = self.unit if self.unit == "x" else f" {self.unit}"
+        unit = f" {self.unit}" if self.unit not in ("x", "") else self.unit
         target = f"{'<=' if self.at_most else '>='} {self.target:g}{unit}"
         if self.measured is None:
             return [self.figure, target, "", "", self.note]
         measured = f"{figure_text(self.measured)}{unit}"
         return [self.figure, target, measured, f"{self.spread:.0%}", "yes" if self.is_met else "NO"]
+
+    @property
+    def command(self) -> str:
+        """What measures it."""
+        return f"make targets ONLY={self.group}"
 
     @property
     def brief(self) -> str:
@@ -66,14 +73,20 @@ class Line:
         return {**asdict(self), "measured": self.measured, "is_met": self.is_met}
 
 
-def show(lines: Sequence[Line], output: Output) -> None:
-    """Print the table, the notes, and how many targets are met."""
-    columns = [Column("figure"), *(Column(name, True) for name in ("target", "measured", "spread")), Column("met")]
-    output.table("Targets; medians of rounds, ratios within one round", columns, [line.cells for line in lines])
+def show(lines: Sequence[Line], machine: Machine, rounds: int, seconds: float, output: Output) -> None:
+    """Print the table as Markdown, the notes, and how many targets are met."""
+    output.line(
+        f"{machine}; medians of {count_text(rounds, 'round')}, ratios within one round; {seconds_text(seconds)}."
+    )
+    output.line()
+    output.line("| figure | target | measured | spread | met | command |")
+    output.line("|---|---|---|---|---|---|")
+    for line in lines:
+        output.line(f"| {' | '.join(line.cells)} | `{line.command}` |")
     output.line()
     for line in lines:
         if line.note and line.values:
-            output.line(f"{line.figure}: {line.note}")
+            output.line(f"- {line.figure}: {line.note}")
     known = [line for line in lines if line.is_met is not None]
     left_out = len(lines) - len(known)
     tail = f"; {left_out} not measured" if left_out else ""

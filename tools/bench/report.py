@@ -31,6 +31,7 @@ from .case import (
     Outcome,
 )
 from .machine.machine import Machine
+from .machine.system_use import why_rounds_differ
 from .reads.files import SEALS, VERIFY
 from .reads.reads import QUERY, READ, READ_ALL, READ_BATCH, READ_COLD, READ_FIELDS
 from .reads.recover import RECOVER
@@ -189,6 +190,9 @@ def show(outcomes: Sequence[Outcome], output: Output) -> None:
         heads = [Column(name, name not in names) for name in cells]
         output.table(title, [heads[i] for i in kept], [[row[i] for i in kept] for row in rows])
     output.line()
+    for outcome in outcomes:
+        if why := why_rounds_differ(outcome):
+            output.line(f"{outcome.case}: {why}")
     for name in dict.fromkeys(name for o in outcomes for name in (o.case.who, o.case.task)):
         if name in NOTES:
             output.line(f"{name}: {NOTES[name]}")

@@ -42,6 +42,8 @@ class ScanQuery:
 
     @property
     def narrowing(self) -> dict[str, str]:
+        if self.name == "queues":
+            return {"table": "queues"}
         if self.rival == PARQUET:
             return {}
         is_subscription = self.share is not None and self.name.startswith("subscribe")
@@ -53,6 +55,7 @@ SCANS = (
     ScanQuery("all", "all columns, no-op sink", "", PARQUET),
     ScanQuery("topics", "groupBy(topic)", "topic", PARQUET),
     ScanQuery("count", "count()", "partition", PARQUET),
+    ScanQuery("queues", "count() by the table of queues", "", PARQUET),
     ScanQuery("write", "write to Parquet", "", PARQUET),
 )
 SELECTIONS = (
@@ -142,6 +145,8 @@ class Scanner:
                 return sorted(frame.groupBy("topic").count().collect())
             case "count":
                 return frame.count()
+            case "queues":
+                return frame.agg(f.sum("count")).collect()[0][0] if "count" in frame.columns else frame.count()
             case "write":
                 frame.write.parquet(str(self._written))
                 return None

@@ -18,6 +18,7 @@ from ..case import FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES
 from ..drive import drive, no_collection
 from ..machine import device
 from ..machine.free_pages import touch_free_pages
+from ..machine.system_use import SystemUse
 from ..messages import make_rows, record_size
 from .session import Session
 
@@ -114,13 +115,14 @@ def putting(case: Case, folder: Path) -> Iterator[Work]:
         units = session.units(make_rows(case.body_size, case.count))
 
         def work(stamps: bool) -> Sample:
-            written, started_s = device.Written(folder), perf_counter()
+            written, use, started_s = device.Written(folder), SystemUse(), perf_counter()
             rate = case.rate / case.batch if case.rate else None
             times = drive(session.puts(), units, case.calls, rate=rate, stamps=stamps)
             put_s = perf_counter() - started_s
             session.drain()
             drained_s = perf_counter() - started_s
-            return Sample(case.count, drained_s, put_s, *times, device_size=written.since())
+            figures = use.since(case.count)
+            return Sample(case.count, drained_s, put_s, *times, device_size=written.since(), figures=figures)
 
         free_memory_for(case)
         with no_collection():
