@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +76,19 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path, assert_clean: AssertC
             "orders": (3, "MIXED"),
             "steps": (2, "FIFO"),
         }
+
+
+def test_log_lines_are_objects_on_request(tmp_path: Path) -> None:
+    with served(str(tmp_path / "store"), "--port", "0", "--json") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        lines = [json.loads(line) for line in process.stderr]
+        assert process.wait(60) == 0
+    assert lines
+    for line in lines:
+        assert line.keys() == {"time", "level", "logger", "message"}
+        assert datetime.fromisoformat(line["time"]).tzinfo is not None
+    assert "closed cleanly" in lines[-1]["message"]
 
 
 def test_a_wrong_argument_is_one_sentence(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import signal
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 
 import flightlog
 from flightlog.tests.support import signals
+from flightlog.tools.commands import demo as demo_command
 from flightlog.tools.demo.orders import STEPS, TOPIC, OrderCheck, order_messages
 
 if TYPE_CHECKING:
@@ -48,6 +51,21 @@ def test_the_store_stage(cli: Cli, tmp_path: Path) -> None:
     assert stored >= int(acknowledged.replace(",", ""))
     for command in re.findall(r"flightlog (?:info|verify) \S+", said):
         assert cli(*command.split()[1:]).code == 0
+
+
+def test_json_is_one_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_command, "find_spec", lambda name: None)  # as without Spark
+    with pytest.raises(typer.Exit) as ended:
+        demo_command.demo(tmp_path / "demo", as_json=True)
+    assert ended.value.exit_code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["folder"] == str(tmp_path / "demo")
+    assert {key for step in found["steps"] for key in step} == {"text", "results"}
+    title, putting, *_, spark = (step["text"] for step in found["steps"])
+    assert title.startswith("The store: ") and "SIGKILL" in putting and "Spark" in spark
+    assert sum(result.startswith("Clean: ") for step in found["steps"] for result in step["results"]) == 2
 
 
 def test_a_folder_that_holds_something_is_refused(cli: Cli, tmp_path: Path) -> None:

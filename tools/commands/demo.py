@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Annotated
 import typer
 
 from ..demo import store_stage
+from ..demo.telling import QuietTeller, Teller
+from .arguments import AsJson
 
 
 def demo(
@@ -17,15 +20,19 @@ def demo(
         Path | None,
         typer.Argument(help="A new or empty folder; else a temporary one.", show_default=False, readable=False),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Put orders, kill their writer, recover, verify, read; then scan it all with Spark. Half a minute."""
     place = folder or Path(tempfile.mkdtemp(prefix="flightlog-demo-"))
-    code = store_stage.run(place)
+    tell = QuietTeller() if as_json else Teller()
+    code = store_stage.run(place, tell)
     if all(find_spec(name) for name in ("pyspark", "pyarrow")):
         from ..demo import spark_stage
 
-        print()
-        code = code or spark_stage.run(place)
+        code = code or spark_stage.run(place, tell)
     else:
-        print("\nThe other half scans these stores with Spark: pip install 'flightlog[spark]' (about 550 MB)")
+        tell.end("The other half scans these stores with Spark: pip install 'flightlog[spark]' (about 550 MB)")
+    if isinstance(tell, QuietTeller):
+        steps = [{"text": text, "results": results} for text, results in tell.steps]
+        print(json.dumps({"folder": str(place), "steps": steps}, indent=2))
     raise typer.Exit(code)

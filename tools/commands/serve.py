@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ...store.errors import MissingExtraError
+from ..json_log import JsonFormatter
 
 
 def serve(
@@ -93,13 +94,17 @@ def serve(
         bool, typer.Option("--sync-flush", help="Answer a send once its message is on the disk, not before.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each call.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log JSON, an object a line, instead of text.")] = False,
 ) -> None:
     """Serve stores to RocketMQ's clients until SIGTERM or Ctrl-C. Makes a store that is not there."""
     try:
         from ...serve.program import ServeOptions, run  # asyncio and protobuf, which other commands do without
     except ImportError as e:
         raise MissingExtraError("serve", f"serving RocketMQ's clients (no module {e.name} here)") from e
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(JsonFormatter() if as_json else text)
+    logging.basicConfig(handlers=[log], level=logging.INFO)
     if verbose:
         logging.getLogger("flightlog.serve.access").setLevel(logging.DEBUG)
     run(

@@ -34,8 +34,8 @@ CONF = {"spark.sql.shuffle.partitions": "4"}
 """Spark's default of 200 is for clusters."""
 
 
-def run(folder: Path) -> int:
-    """Read both stores, and report on stdout. Raises MissingExtraError, MissingJavaError, and DemoFailedError."""
+def run(folder: Path, tell: Teller) -> int:
+    """Read both stores, and report by `tell`. Raises MissingExtraError, MissingJavaError, and DemoFailedError."""
     stores = {
         "the orders whose writer was killed": (folder / OUR_STORE, folder / PARQUET / OUR_STORE),
         f"what RocketMQ {ROCKETMQ_VERSION} wrote": (folder / ROCKETMQ_STORE / STORE, folder / PARQUET / ROCKETMQ_STORE),
@@ -43,7 +43,7 @@ def run(folder: Path) -> int:
     for path, _ in stores.values():
         if not path.is_dir():
             raise UsageError(f"{path}: not there. Run the first stage: python -m {__package__}.store_stage {folder}")
-    tell = Teller("Now Spark: both stores as DataFrames, their files read as they are")
+    tell.begin("Now Spark: both stores as DataFrames, their files read as they are")
     started_s = time.monotonic()
     with ProgressBar("starting Spark, which is a Java process"):
         spark = session("flightlog demo", conf=CONF)
@@ -138,7 +138,7 @@ def _folder_name(topic: Column) -> Column:
 def main() -> int:
     if len(sys.argv) != 2:
         raise UsageError(f"usage: python -m {__package__}.spark_stage FOLDER")
-    return run(Path(sys.argv[1]))
+    return run(Path(sys.argv[1]), Teller())
 
 
 if __name__ == "__main__":

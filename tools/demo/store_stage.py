@@ -38,15 +38,15 @@ KILL_AFTER_S = 15.0
 PATIENCE_S = 0.2
 
 
-def run(folder: Path) -> int:
-    """Run the stage, and report on stdout. Raises DemoFailedError if a check fails."""
+def run(folder: Path, tell: Teller) -> int:
+    """Run the stage, and report by `tell`. Raises DemoFailedError if a check fails."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise UsageError(f"{folder}: not empty. Name a new or an empty folder for the demo")
     # Recovery is reported below. Without a handler, Python would print its warning about a torn tail to stderr.
     logging.getLogger("flightlog").addHandler(logging.NullHandler())
     kernel = "C kernel" if native.NAME == "c" else "pure Python, no C kernel here"
-    tell = Teller(f"The store: put, kill, recover, read ({kernel}). Everything stays below {folder}")
+    tell.begin(f"The store: put, kill, recover, read ({kernel}). Everything stays below {folder}")
     acknowledged = _put_and_kill(tell, folder / OUR_STORE)
     with _recover(tell, folder / OUR_STORE) as store:
         tell.step("Verify reads every byte: log, seals, queues against the log, checkpoint, progress page.")
@@ -190,7 +190,7 @@ def read_all(view: ReadOnlyStore) -> OrderCheck:
 def main() -> int:
     if len(sys.argv) != 2:
         raise UsageError(f"usage: python -m {__package__}.store_stage FOLDER")
-    return run(Path(sys.argv[1]))
+    return run(Path(sys.argv[1]), Teller())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,14 +13,14 @@ from ....store.format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
 from ....store.topic import is_system_topic
 from ...backlog import backlog
 from ...inspecting import folders_of
-from ...prometheus_text import prometheus_text
-from ..arguments import Settings, StorePath, open_view
+from ...prometheus_text import metric_objects, prometheus_text
+from ..arguments import AsJson, Settings, StorePath, open_view
 
 UNCOUNTED = (RETRY_TOPIC_PREFIX, DEAD_LETTER_PREFIX)
 """As in RocketMQ, puts to topics of retries and of dead letters are no messages that came in."""
 
 
-def metrics(path: StorePath, settings: Settings = None) -> None:
+def metrics(path: StorePath, settings: Settings = None, as_json: AsJson = False) -> None:
     """Print metrics in Prometheus' text format, with RocketMQ's names where it has one. Takes no lock, changes nothing.
 
     For a textfile collector. Offsets of groups are those that the writer saved last, up to 5 s ago.
@@ -27,6 +28,9 @@ def metrics(path: StorePath, settings: Settings = None) -> None:
     with open_view(path, settings) as view:
         found = [*store_metrics(view), *_of_topics(view), *_waiting(view), *_sizes(view)]
     labels = {**NODE, "node_id": Path(path).resolve().name}
+    if as_json:
+        print(json.dumps(list(metric_objects(found, labels)), indent=2))
+        return
     for line in prometheus_text(found, labels):
         print(line)
 
