@@ -18,7 +18,10 @@ from .message import Message
 A_MESSAGE = "a flightlog.Message, as in Message('topic', b'body')"
 
 OF_EMPTY_MESSAGES = {TIMER_CANCELLED_KEY, REDRIVEN_FROM}
-NO_BODY = "the body is empty; RocketMQ's clients and proxy refuse such a message; rocketmq_strict=False allows it"
+NO_BODY = (
+    "the body is empty; RocketMQ's clients and proxy refuse such a message; rocketmq_strict=False (Spark: "
+    "rocketmqStrict) allows it"
+)
 
 
 class EmptyBodyError(InvalidMessageError):

@@ -17,7 +17,7 @@ VALID_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 NAME_MAX_LENGTH = 127
 GROUP_MAX_LENGTH = 255
 """`Validators.CHARACTER_MAX_LENGTH`"""
-STRICT_WAY_OUT = ", which RocketMQ's clients take; rocketmq_strict=False allows others"
+STRICT_WAY_OUT = ", which RocketMQ's clients take; rocketmq_strict=False (Spark: rocketmqStrict) allows others"
 
 NO_TOPIC_OF_APPLICATIONS = frozenset(
     {

@@ -241,15 +241,19 @@ class PopService:
         due_s = clock.monotonic_s() + wait_s
         line = self._lines.setdefault((group, topic), WaitingLine(self._store.arrivals))
         wake_up = WakeUp()
-        with line.joined(wake_up), self.expecting(wake_up, group):
-            while True:
-                line.expect(set(self.queue_keys(group, topic)))
-                popped = self._pop(request)
-                left_s = due_s - clock.monotonic_s()
-                if popped or left_s <= 0:
-                    return popped
-                wake_up.wait(min(left_s, WAIT_TICK_S, self.free_in_s(group, topic)))
-                self._store.check_usable()
+        try:
+            with line.joined(wake_up), self.expecting(wake_up, group):
+                while True:
+                    line.expect(set(self.queue_keys(group, topic)))
+                    popped = self._pop(request)
+                    left_s = due_s - clock.monotonic_s()
+                    if popped or left_s <= 0:
+                        return popped
+                    wake_up.wait(min(left_s, WAIT_TICK_S, self.free_in_s(group, topic)))
+                    self._store.check_usable()
+        finally:
+            if not line.is_used:  # one who joins it at this very moment waits on as well, without the others
+                self._lines.pop((group, topic), None)
 
     def queue_keys(self, group: str, topic: str) -> Iterator[QueueKey]:
         """All queues that a receive reads."""

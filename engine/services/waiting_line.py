@@ -27,6 +27,11 @@ class WaitingLine:
         self._waiting: dict[WakeUp, None] = {}
         """Written under the lock. In the order in which they joined."""
 
+    @property
+    def is_used(self) -> bool:
+        """Whether there are waiters."""
+        return bool(self._waiting)
+
     @contextmanager
     def joined(self, wake_up: WakeUp) -> Iterator[None]:
         """The block waits on this wake-up. It calls `expect` and looks for messages before each wait."""

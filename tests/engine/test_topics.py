@@ -332,7 +332,7 @@ def test_a_put_makes_no_topic_that_clients_of_rocketmq_refuse(
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         store.put(Message("t", b"there"))
-        with pytest.raises(InvalidTopicError, match="rocketmq_strict=False allows others"):
+        with pytest.raises(InvalidTopicError, match="rocketmq_strict=False .* allows others"):
             PUTS[call](store, name)
         assert [message.body for message in store.read("t")] == [b"there"] and list(store.topics()) == ["t"]
     with flightlog.open(tmp_path, replace(SETTINGS, rocketmq_strict=False)) as store:

@@ -100,10 +100,11 @@ def test_cat_of_a_small_topic_reads_its_pages(cli: Cli, path: Path) -> None:
 def test_opening_reads_little_of_the_log(path: Path) -> None:
     """It read 2 MiB behind the end of the log: as much as all of a topic of a hundred large messages."""
     drop(path)
-    if resident(path):
+    left = resident(path)  # a page that another processor has at hand is not given back
+    if left * mmap.PAGESIZE > SEGMENT_SIZE // 10:
         pytest.skip("the file system keeps its pages in memory")
     with flightlog.open_read_only(path) as view:
-        assert resident(path) * mmap.PAGESIZE < 1 << 20
+        assert (resident(path) - left) * mmap.PAGESIZE < 1 << 20
         assert view.end_physical_offset > SEGMENT_SIZE
 
 
