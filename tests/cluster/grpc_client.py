@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flightlog import StoredMessage
-from flightlog.tests.cluster.processes import MEMORY, QUICK_START
-from flightlog.tools.bench.java_program import java_command
-
-SOURCE = Path(__file__).resolve().with_name("java") / "GrpcClient.java"
-RUN_S = 600.0
-SHOWN = 4000  # characters
+from flightlog.tests.cluster.java_words import words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +66,10 @@ class GrpcSaid:
 def run_grpc_client(jars: Path, home: Path, proxy: str, *words: object, counted: str = "") -> GrpcSaid:
     """`jars`: of rocketmq-client-java. It counts bodies that begin with `counted`. Raises AssertionError with its
     output where it failed, or waited in vain."""
-    home.mkdir(parents=True, exist_ok=True)
-    options = [*MEMORY, QUICK_START, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
-    command = java_command(jars, home, options, str(SOURCE), proxy, counted, *map(str, words))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, cwd=home)
-    said, is_done = GrpcSaid({}, {}), False
-    for line in done.stdout.splitlines():
-        kind, *rest = line.split("\t")
+    said = GrpcSaid({}, {})
+    for kind, *rest in words_of("GrpcClient.java", jars, home, [], proxy, counted, *words):
         if kind == "sent":
             said.sent[rest[0]] = rest[1]
-        elif kind == "done":
-            is_done = True
-        elif kind == "missing":
-            raise AssertionError(f"the group {rest[0]!r} waited in vain for {rest[1]} messages\n{done.stderr[-SHOWN:]}")
         elif len(rest) == 9:
             said.messages.setdefault(kind, []).append(GrpcSeen.of_words(rest))
-    assert is_done, f"{done.stdout[-SHOWN:]}\n{done.stderr[-SHOWN:]}"
     return said

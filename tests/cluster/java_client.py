@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import base64
-import os
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flightlog import StoredMessage
-from flightlog.tests.cluster.processes import MEMORY, QUICK_START
-from flightlog.tools.bench.java_program import java_command
-
-SOURCE = Path(__file__).resolve().with_name("java") / "Client.java"
-RUN_S = 500.0
-SHOWN = 4000  # characters
+from flightlog.tests.cluster.java_words import words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +73,13 @@ def run_client(
 ) -> Said:
     """It counts bodies that begin with `counted`; members that broadcast have their offsets in `local_offsets`. Raises
     AssertionError with its output where it failed, or waited in vain."""
-    home.mkdir(parents=True, exist_ok=True)
-    options = [*MEMORY, QUICK_START, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
-    options += ["-Drocketmq.client.rebalance.waitInterval=500", f"-Drocketmq.client.logRoot={home}"]
+    options = ["-Drocketmq.client.rebalance.waitInterval=500", f"-Drocketmq.client.logRoot={home}"]
     options.append(f"-Drocketmq.client.localOffsetStoreDir={local_offsets or home}")
-    command = java_command(jars, home, options, str(SOURCE), name_server, counted, *map(str, words))
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=RUN_S, cwd=home, env={**os.environ, "NAMESRV_ADDR": ""}
-    )
-    said, is_done = Said({}, []), False
-    for line in done.stdout.splitlines():
-        kind, *rest = line.split("\t")
+    said = Said({}, [])
+    for kind, *rest in words_of("Client.java", jars, home, options, name_server, counted, *words):
         if kind == "sent":
-            assert rest[3] == "SEND_OK", line
+            assert rest[3] == "SEND_OK", rest
             said.sent.append((int(rest[0]), int(rest[1]), rest[2]))
-        elif kind == "done":
-            is_done = True
-        elif kind == "missing":
-            raise AssertionError(f"the group {rest[0]!r} waited in vain for {rest[1]} messages\n{done.stderr[-SHOWN:]}")
         elif len(rest) == 11:
             said.messages.setdefault(kind, []).append(Seen.of_words(rest))
-    assert is_done, f"{done.stdout[-SHOWN:]}\n{done.stderr[-SHOWN:]}"
     return said

@@ -13,8 +13,8 @@ import org.apache.rocketmq.common.message.*;
  * counted, and what to do, one after the other; it prints what it saw.
  *
  * pull TOPIC: every message of every queue. consume GROUP TOPIC concurrently|orderly|broadcasting COUNT: as a push
- * consumer, until so many different ones came; one that broadcasts has the client id 127.0.0.1@GROUP. send TOPIC COUNT PREFIX. answer GROUP TOPIC COUNT BODY: send BODY in a
- * transaction, and commit what the broker asks about besides.
+ * consumer, until so many different ones came; one that broadcasts has the client id 127.0.0.1@GROUP. send TOPIC COUNT
+ * PREFIX. answer GROUP TOPIC COUNT BODY: send BODY in a transaction, and commit what the broker asks about besides.
  */
 public class Client {
   static final long BEGAN = System.nanoTime();
@@ -139,7 +139,18 @@ public class Client {
     producer.shutdown();
   }
 
-  public static void main(String[] words) throws Exception {
+  public static void main(String[] words) {
+    try {
+      act(words);
+      say("done");
+      System.exit(0);
+    } catch (Throwable e) { // the clients' threads would keep the process alive
+      e.printStackTrace();
+      System.exit(1);
+    }
+  }
+
+  static void act(String[] words) throws Exception {
     server = words[0];
     prefix = words[1];
     int at = 2;
@@ -153,7 +164,5 @@ public class Client {
         default: throw new IllegalArgumentException(words[at]);
       }
     }
-    say("done");
-    System.exit(0);
   }
 }

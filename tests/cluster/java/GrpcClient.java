@@ -104,7 +104,18 @@ public class GrpcClient {
     }
   }
 
-  public static void main(String[] words) throws Exception {
+  public static void main(String[] words) {
+    try {
+      act(words);
+      say("done");
+      System.exit(0);
+    } catch (Throwable e) { // the clients' threads would keep the process alive
+      e.printStackTrace();
+      System.exit(1);
+    }
+  }
+
+  static void act(String[] words) throws Exception {
     configuration = ClientConfiguration.newBuilder().setEndpoints(words[0]).enableSsl(false)
         .setRequestTimeout(Duration.ofSeconds(30)).build();
     prefix = words[1];
@@ -117,7 +128,5 @@ public class GrpcClient {
         default: throw new IllegalArgumentException(words[at]);
       }
     }
-    say("done");
-    System.exit(0);
   }
 }
