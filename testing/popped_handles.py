@@ -33,8 +33,8 @@ class PoppedHandles:
             return ack(*handles)
 
         @wraps(change_invisible)
-        def change_noted(handle: PopHandle, invisible_ms: int) -> PopHandle:
-            changed = change_invisible(handle, invisible_ms)
+        def change_noted(handle: PopHandle, *args: Any, **kwargs: Any) -> PopHandle:
+            changed = change_invisible(handle, *args, **kwargs)
             with self._lock:
                 self._handles.discard(handle)
                 self._handles.add(changed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from ...consume.pop.check_point import MAX_COUNT
@@ -117,7 +117,8 @@ class Receiving:
         invisible_ms = max(checks.invisible_ms(request.invisible_duration, 0), 1)
         response.receipt_handle = request.receipt_handle  # clients take it over before they look at the status
         served, handle = self._handle(group, topic, request.receipt_handle)
-        changed = await served.off_loop.run(served.store.change_invisible, handle, invisible_ms)
+        change = partial(served.store.change_invisible, count_attempt=not request.suspend)
+        changed = await served.off_loop.run(change, handle, invisible_ms)
         response.receipt_handle = changed.extra_info
         served.traffic.in_flight.changed(changed)
 

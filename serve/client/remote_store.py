@@ -135,15 +135,16 @@ class RemoteStore:
         pairs = zip(handles, statuses, strict=True)
         return [handle for handle, status in pairs if status.code == Code.INVALID_RECEIPT_HANDLE]
 
-    def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
+    def change_invisible(self, handle: PopHandle, invisible_ms: int, *, count_attempt: bool = True) -> PopHandle:
         """Have a received message be delivered again `invisible_ms` milliseconds from now, 0 to 12 hours, unless it is
-        acknowledged. Returns the handle that counts from now on. See `Store.change_invisible`.
+        acknowledged; with `count_attempt=False`, as the same attempt. Returns the handle that counts from now on. See
+        `Store.change_invisible`.
 
         It is sent once. If no answer came, the old handle may count no more: its message comes again.
         """
         handle = checked_handle(handle)
         check_whole("invisible_ms", invisible_ms, 0, MAX_INVISIBLE_MS)
-        request: Any = REQUESTS["ChangeInvisibleDuration"](receipt_handle=handle.extra_info)
+        request: Any = REQUESTS["ChangeInvisibleDuration"](receipt_handle=handle.extra_info, suspend=not count_attempt)
         request.group.name, request.topic.name = handle.group, handle.topic
         set_milliseconds(request.invisible_duration, invisible_ms)
         [response] = self._rpc.call("ChangeInvisibleDuration", request, repeats=False)

@@ -107,6 +107,14 @@ def test_a_changed_invisible_time_gives_a_new_handle(remote: RemoteStore) -> Non
         remote.change_invisible(handle, 1000)
 
 
+def test_a_suspended_message_comes_again_as_the_same_attempt(remote: RemoteStore) -> None:
+    remote.put(Message("orders", b"a"))
+    [popped] = receive(remote, 1)
+    remote.change_invisible(popped.handle, 0, count_attempt=False)
+    [again] = receive(remote, 1)
+    assert (again.body, again.attempt) == (b"a", 1)
+
+
 def test_a_subscription_gives_each_message_once(rocketmq: ServedStore, remote: RemoteStore) -> None:
     for number in range(40):
         remote.put(Message("orders", b"%d" % number))

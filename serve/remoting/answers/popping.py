@@ -129,8 +129,9 @@ class Popping:
     async def change_invisible(self, request: Request) -> Answer:
         handle = _handle(request.text("consumerGroup"), request.text("topic"), request.text("extraInfo"))
         invisible_ms = max(request.whole("invisibleTime"), 1)
+        change = partial(self._store.change_invisible, count_attempt=not request.is_set("suspend"))
         try:
-            changed = await self._off_loop.run(self._store.change_invisible, handle, invisible_ms)
+            changed = await self._off_loop.run(change, handle, invisible_ms)
         except ExpiredHandleError as e:
             raise Refused(ResponseCode.NO_MESSAGE, str(e)) from e
         self._traffic.in_flight.done(handle)

@@ -86,6 +86,20 @@ def test_messages_are_popped_acknowledged_and_kept(served: RemotingStore, client
     assert client.call(RequestCode.POP_MESSAGE, POP).code == ResponseCode.POLLING_TIMEOUT
 
 
+def test_a_suspended_message_comes_again_as_the_same_attempt(served: RemotingStore, client: RemotingClient) -> None:
+    served.store.create_topic("orders", 1)
+    served.store.put(Message("orders", b"now"))
+    for suspend in ("true", "false", "true"):
+        popped = client.call(RequestCode.POP_MESSAGE, POLL)
+        (handle,) = handles(popped)
+        change = {**GROUP, "queueId": 0, "offset": 0, "extraInfo": handle, "invisibleTime": 1000, "suspend": suspend}
+        change["topic"] = "%RETRY%poppers_orders" if handle.split(" ")[4] == "1" else "orders"
+        assert client.call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, change).code == ResponseCode.SUCCESS
+        served.clock.advance(5_000)
+    client.call(RequestCode.POP_MESSAGE, POLL)
+    assert [each.reconsume_times for each in served.store.read("%RETRY%poppers_orders")] == [0, 1, 1]
+
+
 def test_a_pop_waits_for_a_message(served: RemotingStore, client: RemotingClient) -> None:
     served.store.create_topic("orders", 1)
     popping = client.send(RequestCode.POP_MESSAGE, POLL)
