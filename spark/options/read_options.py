@@ -2,6 +2,7 @@
 
     path, paths      the folders that hold the stores' commitlog/; what load() is given (stores.py)
     storageOptions   a JSON object for the library that reads a remote store (storages.py)
+    settings         a broker.conf with the settings that the stores are opened with (store_settings.py)
     table            messages (default): a row a message; queues: a row a queue (schema.py has its columns), for which
                      only the paths, columns, includeInternal and the choice of queues count
     columns          the columns to read, with commas between; all by default, and every one costs time. `store` is
@@ -59,14 +60,14 @@ from .bounds import GREATEST, LEAST, NO_BOUNDS, Bounds, Span, is_internal
 from .stores import StoreLocation, parse_stores
 
 NAMES = (
-    *("path", "paths", "storageOptions", "table", "columns", "includeInternal", "includeHeaders", "decompress"),
-    *("onCorrupt", "splitBytes", "minPartitions", "tags", "pushDownPredicate"),
+    *("path", "paths", "storageOptions", "settings", "table", "columns", "includeInternal", "includeHeaders"),
+    *("decompress", "onCorrupt", "splitBytes", "minPartitions", "tags", "pushDownPredicate"),
     *("subscribe", "subscribePattern", "assign"),
     *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("failOnDataLoss", "maxOffsetsPerTrigger"),
 )
-OF_QUEUES = ("path", "paths", "storageOptions", "table", "columns", "includeInternal")
+OF_QUEUES = ("path", "paths", "storageOptions", "settings", "table", "columns", "includeInternal")
 """Options of the table of queues, beside those in WAYS."""
 WAYS = ("subscribe", "subscribePattern", "assign")
 

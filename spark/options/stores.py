@@ -25,9 +25,11 @@ from ...engine.read_only import ReadOnlyStore, open_read_only
 from ...store.disk.disk import Disk, RealDisk
 from ...store.disk.disk_errors import disk_errors
 from ...store.errors import InvalidSettingsError, StoreNotFoundError
-from ...store.segments.log_files import COMMIT_LOG_FOLDER
+from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders
+from ...store.settings import StoreSettings
 from ..remote.remote_disk import RemoteDisk
 from ..remote.storages import Address, split_address, storage_of
+from .store_settings import SETTINGS, settings_of
 
 SQL_WAY = "CREATE TABLE name USING flightlog OPTIONS (path '/folder/of/the/store')"
 """Without columns: then Spark asks the source for them, and only then passes the options of a table."""
@@ -48,6 +50,8 @@ class StoreLocation:
     """Where it is; None for a local or mounted folder."""
     storage_options: str = field(default="", repr=False)
     """JSON for the library that reads it. It may contain a password, so it is never shown."""
+    settings: StoreSettings = SETTINGS
+    """What it is opened with."""
 
     @classmethod
     def local(cls, path: Path) -> StoreLocation:
@@ -62,15 +66,19 @@ class StoreLocation:
 
     def open(self) -> ReadOnlyStore:
         """A read-only view of the store. Raises StoreNotFoundError."""
-        return open_read_only(self.path, disk=self.disk())
+        return open_read_only(self.path, self.settings, disk=self.disk())
 
     def require_store(self) -> None:
         """Raises StoreNotFoundError if no store is there: when the DataFrame is created, not when it is used."""
-        disk = self.disk()
-        if not disk.exists(self.path / COMMIT_LOG_FOLDER):
+        disk, folders = self.disk(), LogFolders.of(self.path, self.settings)
+        if self.settings != SETTINGS and not folders.one_exists(disk):
+            names = ", ".join(map(str, folders.all))
+            raise StoreNotFoundError(f"{self.uri}: no log in {names}; expected what the option settings names")
+        if not folders.one_exists(disk):
             found = f"no {COMMIT_LOG_FOLDER}/ in it" if disk.exists(self.path) else "no such folder"
             raise StoreNotFoundError(
-                f"{self.uri}: {found}; expected the folder of a store, the one that holds {COMMIT_LOG_FOLDER}/"
+                f"{self.uri}: {found}; expected the folder of a store, the one that holds {COMMIT_LOG_FOLDER}/, or "
+                "the option settings for a log in other folders"
             )
 
 
@@ -81,7 +89,7 @@ def parse_stores(given: Mapping[str, str]) -> tuple[tuple[StoreLocation, ...], b
     `given` has the options' names in lower case. Raises InvalidSettingsError, and StoreNotFoundError for a pattern
     that matches none.
     """
-    storage_options = _storage_options(given.get("storageoptions"))
+    storage_options, settings = _storage_options(given.get("storageoptions")), settings_of(given)
     paths: dict[Path, Address | None] = {}  # in order
     texts = _texts(given)
     for text in texts:
@@ -97,11 +105,23 @@ def parse_stores(given: Mapping[str, str]) -> tuple[tuple[StoreLocation, ...], b
         paths.update(dict.fromkeys(found, address))
     if storage_options and not any(paths.values()):
         raise InvalidSettingsError("storageOptions: expected beside an address such as s3://bucket/folder alone")
+    is_several = len(texts) > 1 or any(map(is_pattern, texts))
+    _check_settings(given, settings, is_several=is_several, is_remote=any(paths.values()))
     stores = (
-        StoreLocation(name, path, _uri(path, address), address, storage_options if address else "")
+        StoreLocation(name, path, _uri(path, address), address, storage_options if address else "", settings)
         for name, (path, address) in zip(_names([*paths]), paths.items(), strict=True)
     )
-    return tuple(stores), len(texts) > 1 or any(map(is_pattern, texts))
+    return tuple(stores), is_several
+
+
+def _check_settings(given: Mapping[str, str], settings: StoreSettings, *, is_several: bool, is_remote: bool) -> None:
+    if is_remote and "settings" in given:
+        raise InvalidSettingsError("settings: expected beside local or mounted stores alone")
+    if is_several and (settings.commit_log_folders or settings.commit_log_read_only_folders):
+        raise InvalidSettingsError(
+            f"settings={given['settings']!r}: it names the folders of one store's log, and several stores are read; "
+            "expected one path"
+        )
 
 
 def _texts(given: Mapping[str, str]) -> list[str]:

@@ -4,6 +4,7 @@
     topic        the topic of all rows; without it, each row names its topic in a column `topic`
     stagingPath  a folder that driver and executors share, for rows until they are appended; by default
                  flightlog/staging in the store
+    settings     a broker.conf with the settings that the store is opened with (store_settings.py)
     rocketmqStrict  true (default) or false: whether new topics must have names, and rows bodies, that RocketMQ's
                  clients take (the setting `rocketmq_strict`)
 
@@ -12,25 +13,21 @@ Names are taken in any case. A stream's own options (checkpointLocation and the 
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from ...store.errors import InvalidSettingsError
 from ...store.settings import StoreSettings
 from ...store.state.progress import FLIGHTLOG_FOLDER
+from .store_settings import SETTINGS, local_path, settings_of
 
-NAMES = ("path", "topic", "stagingPath", "rocketmqStrict")
+NAMES = ("path", "topic", "stagingPath", "settings", "rocketmqStrict")
 STREAM_NAMES = frozenset({"checkpointlocation", "queryname"})
 """Options of a stream that are Spark's and not ours."""
 STAGING_FOLDER = "staging"
-SETTINGS = StoreSettings()
-"""Settings of the store while rows are appended. The geometry of an existing store is adopted."""
-
-URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+LOCAL = "a store is written in a local or mounted folder alone"
+"""Nothing else can be locked or appended to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +67,17 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) 
             "place of saveAsTable(name) and CREATE TABLE ... AS SELECT expected save(path), then CREATE TABLE name "
             "USING flightlog OPTIONS (path '/folder/of/the/store')"
         )
-    root = _folder("path", given["path"])
+    root = local_path("path", given["path"], LOCAL)
     staging = given.get("stagingpath")
     if given.get("topic") == "":
         raise InvalidSettingsError("topic='': expected the name of a topic, or no such option and a column topic")
-    strict = given.get("rocketmqstrict", str(SETTINGS.rocketmq_strict)).lower()
+    settings = settings_of(given)
+    strict = given.get("rocketmqstrict", str(settings.rocketmq_strict)).lower()
     if strict not in ("true", "false"):
         raise InvalidSettingsError(f"rocketmqStrict={given['rocketmqstrict']!r}: expected true or false")
     return WriteOptions(
         root,
         given.get("topic"),
-        default_staging(root) if staging is None else _folder("stagingPath", staging),
-        replace(SETTINGS, rocketmq_strict=strict == "true"),
+        default_staging(root) if staging is None else local_path("stagingPath", staging, LOCAL),
+        replace(settings, rocketmq_strict=strict == "true"),
     )
-
-
-def _folder(name: str, text: str) -> Path:
-    """A local or mounted folder: nothing else can be locked or appended to."""
-    if not text:
-        raise InvalidSettingsError(f"{name}='': expected a folder")
-    if not URI.match(text):
-        return Path(os.path.abspath(text))
-    parts = urlsplit(text)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise InvalidSettingsError(
-            f"{name}={text!r}: a store is written in a local or mounted folder alone, as a plain path or file:/..."
-        )
-    return Path(os.path.abspath(unquote(parts.path)))

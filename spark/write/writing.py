@@ -36,12 +36,13 @@ from ...store.errors import (
     StoreLockedError,
 )
 from ...store.log.atomic_append import AtomicRange
-from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
+from ...store.segments.log_files import LogFolders, list_log_files
 from ...store.settings import DEFAULT_SEGMENT_SIZE, StoreSettings
 from ...store.state.geometry import Geometry
 from ...store.state.progress import FLIGHTLOG_FOLDER
 from ..entry import entry
-from ..options.write_options import SETTINGS, WriteOptions
+from ..options.store_settings import SETTINGS
+from ..options.write_options import WriteOptions
 from .staging import StagedFile, Stager, check_staged, staged_parts
 from .staging_folder import JOB_PREFIX, make_job_folder, remove_if_empty, remove_job, remove_stale
 from .write_columns import WriteColumns
@@ -74,21 +75,25 @@ def refuse_overwrite(overwrite: bool, *, is_stream: bool) -> None:
         )
 
 
-def refuse_locked(root: Path) -> None:
+def is_store(root: Path, settings: StoreSettings) -> bool:
+    return LogFolders.of(root, settings).one_exists(RealDisk())
+
+
+def refuse_locked(root: Path, settings: StoreSettings) -> None:
     """Raises StoreLockedError if a process has the store open for writing."""
-    if (root / COMMIT_LOG_FOLDER).exists():
+    if is_store(root, settings):
         StoreLock.acquire(root).release()
 
 
-def find_segment_size(root: Path) -> int:
+def find_segment_size(root: Path, settings: StoreSettings = SETTINGS) -> int:
     """The segment size, which bounds rows. Raises StoreNotFoundError for a folder that is not a store."""
     disk = RealDisk()
     if root.exists():
-        check_folder(root, SETTINGS, disk)
-    found = list_log_files(disk, LogFolders.of(root, SETTINGS), tolerant=True).segment_size
+        check_folder(root, settings, disk)
+    found = list_log_files(disk, LogFolders.of(root, settings), tolerant=True).segment_size
     if found is None:  # a store that is new or empty: perhaps it was made with another size
         found = Geometry(disk, root, is_empty=True).noted.get("segment_size")
-    return found or DEFAULT_SEGMENT_SIZE
+    return found or settings.segment_size or DEFAULT_SEGMENT_SIZE
 
 
 class JobStaging:
@@ -97,7 +102,7 @@ class JobStaging:
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self.options = options
         self._columns = WriteColumns.of(schema, options.topic)
-        self._segment_size = find_segment_size(options.root)
+        self._segment_size = find_segment_size(options.root, options.settings)
         self._was_there = options.root.exists()
         remove_stale(options.staging)
         self._job = options.staging / f"{JOB_PREFIX}{uuid.uuid4().hex}"
@@ -115,7 +120,7 @@ class JobStaging:
         for job in {self._job, *(message.job for message in messages if isinstance(message, StagedTask))}:
             remove_job(job)
         root = self.options.root
-        if not (root / COMMIT_LOG_FOLDER).exists():
+        if not is_store(root, self.options.settings):
             folder = self.options.staging
             while folder != root and root in folder.parents:
                 remove_if_empty(folder)
@@ -128,7 +133,7 @@ class LogBatchWriter(DataSourceArrowWriter):
     """One job. Created in the driver, which refuses bad options and columns; `write` runs in tasks with a copy."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        refuse_locked(options.root)
+        refuse_locked(options.root, options.settings)
         self._staging = JobStaging(options, schema)
 
     @entry
@@ -165,11 +170,11 @@ def append_files(
     creates a missing store, so that a reader finds it. Raises DamagedStoreError, StoreLockedError, and what opening and
     appending raise: then none of the rows is in the store."""
     if not files:
-        if not (root / COMMIT_LOG_FOLDER).exists():
+        if not is_store(root, settings):
             open_store(root, settings).close()
         return
     check_staged(files)
-    ledger = None if query is None else WriteLedger(root, query)
+    ledger = None if query is None else WriteLedger(root, query, settings)
     told: list[AtomicRange] = []
 
     def note(appended: AtomicRange) -> None:
@@ -189,27 +194,30 @@ def append_files(
     except StoreLockedError:
         raise
     except BaseException as e:
-        _settle(root)
-        if not told or not is_in_log(root, told[0].start, len(told[0].first_record), digest_of(told[0].first_record)):
+        _settle(root, settings)
+        if not told:
+            raise
+        first = told[0].first_record
+        if not is_in_log(root, settings, told[0].start, len(first), digest_of(first)):
             raise
         # The error came after the commit point: if the job failed now, Spark would run it again.
         extra = {"path": str(root), "cause": repr(e)}
         log.warning("%s: all rows were appended; error after the commit: %s", root, e, extra=extra)
 
 
-def _settle(root: Path) -> None:
+def _settle(root: Path, settings: StoreSettings) -> None:
     """Open and close the store, so that recovery removes what a failed append left."""
     try:
-        open_store(root, SETTINGS).close()
+        open_store(root, settings).close()
     except FlightlogError as e:
         extra = {"path": str(root), "cause": repr(e)}
         log.warning("%s: not recovered yet, the next writer will do it: %s", root, e, extra=extra)
 
 
-def is_in_log(root: Path, start: int, size: int, digest: str) -> bool | None:
+def is_in_log(root: Path, settings: StoreSettings, start: int, size: int, digest: str) -> bool | None:
     """Whether the record of `size` bytes at physical offset `start` is the one of this digest; None if retention has
     removed what was there."""
-    with open_read_only(root) as view:
+    with open_read_only(root, settings) as view:
         if start < view.min_physical_offset:
             return None
         segment = view.log_reader.segment_at(start)
@@ -230,8 +238,8 @@ class WriteLedger:
     batch was committed. `done` is set after the commit, and saves this look. Used under the store's lock only.
     """
 
-    def __init__(self, root: Path, query: str) -> None:
-        self._root, self._query = root, query
+    def __init__(self, root: Path, query: str, settings: StoreSettings = SETTINGS) -> None:
+        self._root, self._query, self._settings = root, query, settings
         self._file = ConfigFile(RealDisk(), root / FLIGHTLOG_FOLDER / LEDGER_FILE)
 
     def has(self, batch: int) -> bool:
@@ -246,7 +254,7 @@ class WriteLedger:
             raise ConfigFileError(self._file.path, f"{entry!r} for query {self._query}", "what a write notes") from e
         if batch != known or done:
             return batch <= known  # a batch begins when the one before it is there
-        found = is_in_log(self._root, *place, digest)
+        found = is_in_log(self._root, self._settings, *place, digest)
         if found is None:
             raise DamagedStoreError(
                 f"{self._file.path}: batch {batch} of query {self._query} began at physical offset {place[0]}, which "

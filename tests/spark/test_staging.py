@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from flightlog.spark.options.write_options import SETTINGS
+from flightlog.spark.options.store_settings import SETTINGS
 from flightlog.spark.write.staging import Stager
 from flightlog.spark.write.staging_folder import STALE_S, make_job_folder, remove_job, remove_stale
 from flightlog.spark.write.write_columns import WriteColumns

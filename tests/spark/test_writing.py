@@ -17,7 +17,8 @@ from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, St
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.options.write_options import NAMES, SETTINGS, parse_write_options
+from flightlog.spark.options.store_settings import SETTINGS
+from flightlog.spark.options.write_options import NAMES, parse_write_options
 from flightlog.spark.schema import SPARK_TYPES
 from flightlog.spark.write import staging as staging_module
 from flightlog.spark.write import writing
@@ -105,7 +106,7 @@ def path(tmp_path: Path) -> Path:
     [
         ({}, 'no path: expected df.write.format("flightlog").mode("append").save'),
         ({"path": "/s", "topic": ""}, "topic='': expected the name of a topic"),
-        ({"path": "/s", "stagingPath": ""}, "stagingPath='': expected a folder"),
+        ({"path": "/s", "stagingPath": ""}, "stagingPath='': expected a file or a folder"),
         ({"path": "hdfs://host/s"}, "path='hdfs://host/s': a store is written in a local or mounted folder alone"),
         ({"path": "/s", "splitBytes": "4096"}, "option 'splitbytes': unknown to a write; expected one of path, topic"),
         ({"path": "/s", "checkpointLocation": "/c"}, "option 'checkpointlocation': unknown"),
