@@ -23,7 +23,7 @@ from functools import partial
 
 from ...engine.message_store import MessageStore
 from ...engine.services.service_thread import ServiceThread
-from ...engine.services.waiting_line import WaitingLine
+from ...engine.services.waiting_line import WaitingLines
 from ...engine.services.wake_up import Notifiable, WakeUp
 from ...engine.topics.offset_table import OffsetTable
 from ...index.filter.sql_filter import SqlFilter
@@ -98,7 +98,7 @@ class PopService:
         self._store, self._groups, self._owners, self._broker_name = store, groups, owners, broker_name
         self._random, self._turn = random.Random(seed), itertools.count()
         self._places: dict[tuple[str, str, int], _Place] = {}
-        self._lines: dict[tuple[str, str], WaitingLine] = {}
+        self._lines = WaitingLines(store.arrivals)
         """Receives that wait, by group and topic."""
         self._begun: dict[_Place, int] = {}
         """Where the log ended when a check point that is being put was begun: the group does not go on yet."""
@@ -239,21 +239,16 @@ class PopService:
             return self._pop(request)
         group, topic, clock = request.group, request.topic, self._store.clock
         due_s = clock.monotonic_s() + wait_s
-        line = self._lines.setdefault((group, topic), WaitingLine(self._store.arrivals))
         wake_up = WakeUp()
-        try:
-            with line.joined(wake_up), self.expecting(wake_up, group):
-                while True:
-                    line.expect(set(self.queue_keys(group, topic)))
-                    popped = self._pop(request)
-                    left_s = due_s - clock.monotonic_s()
-                    if popped or left_s <= 0:
-                        return popped
-                    wake_up.wait(min(left_s, WAIT_TICK_S, self.free_in_s(group, topic)))
-                    self._store.check_usable()
-        finally:
-            if not line.is_used:  # one who joins it at this very moment waits on as well, without the others
-                self._lines.pop((group, topic), None)
+        with self._lines.joined((group, topic), wake_up) as line, self.expecting(wake_up, group):
+            while True:
+                line.expect(set(self.queue_keys(group, topic)))
+                popped = self._pop(request)
+                left_s = due_s - clock.monotonic_s()
+                if popped or left_s <= 0:
+                    return popped
+                wake_up.wait(min(left_s, WAIT_TICK_S, self.free_in_s(group, topic)))
+                self._store.check_usable()
 
     def queue_keys(self, group: str, topic: str) -> Iterator[QueueKey]:
         """All queues that a receive reads."""

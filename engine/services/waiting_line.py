@@ -55,3 +55,22 @@ class WaitingLine:
             if not wake_up.is_notified:
                 wake_up.notify()
                 return
+
+
+class WaitingLines:
+    """A line for each group and topic that has waiters. Safe from many threads."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._arrivals = arrivals
+        self._lines: dict[tuple[str, str], WaitingLine] = {}
+
+    @contextmanager
+    def joined(self, name: tuple[str, str], wake_up: WakeUp) -> Iterator[WaitingLine]:
+        """As `WaitingLine.joined`, in the line of this name."""
+        line = self._lines.setdefault(name, WaitingLine(self._arrivals))
+        try:
+            with line.joined(wake_up):
+                yield line
+        finally:
+            if not line.is_used:  # one who joins it at this very moment waits as well, apart from the others
+                self._lines.pop(name, None)

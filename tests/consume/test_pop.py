@@ -27,7 +27,6 @@ from flightlog import (
 from flightlog.consume.deliver.subscription import Subscription
 from flightlog.consume.pop.pop_errors import ExpiredHandleError
 from flightlog.consume.pop.pop_topics import REVIVE_TOPIC
-from flightlog.engine.services.waiting_line import WaitingLine
 from flightlog.store.errors import (
     CorruptRecordError,
     InconsistentGroupError,
@@ -368,18 +367,6 @@ def test_a_receive_waits_for_a_message(tmp_path: Path) -> None:
         store.put(Message("orders", b"7", queue_id=1))
         waiting.join(WAIT_S)
         assert got == [7]
-
-
-def test_nothing_is_kept_of_groups_that_waited_in_vain(tmp_path: Path) -> None:
-    def lines() -> int:
-        return sum(type(each) is WaitingLine for each in gc.get_objects())
-
-    with flightlog.open(tmp_path, StoreSettings.small()) as store:
-        store.create_topic("orders", 2)
-        before = lines()
-        for group in range(20):
-            assert store.receive(f"g{group}", "orders", wait_s=0.001) == []
-        assert lines() <= before
 
 
 def waiting_receive(store: Store, ends_with: type[Exception]) -> tuple[threading.Thread, list[Exception]]:

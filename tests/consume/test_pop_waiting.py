@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import flightlog
 from flightlog import Message, Store, StoreSettings
 from flightlog.consume.pop import pop_service
 from flightlog.consume.pop.next_messages import queues_with_news
+from flightlog.engine.services.waiting_line import WaitingLine
 from flightlog.store.errors import StoreClosedError
 from flightlog.store.queue_offsets import QueueKey
 
@@ -97,3 +99,15 @@ def test_messages_that_come_one_after_the_other_wake_one_each(receivers: Receive
         receivers.store.put(Message("orders", b"%d" % number, queue_id=number % 4))
         receivers.wait_for(number + 1)
     assert receivers.got == [*range(RECEIVERS)]
+
+
+def test_nothing_is_kept_of_groups_that_waited_in_vain(tmp_path: Path) -> None:
+    def lines() -> int:
+        return sum(type(each) is WaitingLine for each in gc.get_objects())
+
+    with flightlog.open(tmp_path, StoreSettings.small()) as store:
+        store.create_topic("orders", 2)
+        before = lines()
+        for group in range(20):
+            assert store.receive(f"g{group}", "orders", wait_s=0.001) == []
+        assert lines() <= before

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...store.errors import MissingExtraError
-from ..json_log import JsonFormatter
+from ..records.json_log import JsonFormatter
 
 
 def serve(

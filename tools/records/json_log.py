@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from .records.fields import iso_time
+from .fields import iso_time
 
 
 class JsonFormatter(logging.Formatter):
