@@ -33,6 +33,8 @@ LOST_SECTOR = "a record whose topic or properties lost a sector"
 """Bytes that a disk writes atomically."""
 FIRST_PIECE_SIZE: Final = 64 << 10
 """Of a walk that begins within a segment: mostly that is where the log ends, and nothing follows."""
+ROCKETMQ_BEGAN_MS = 1_325_376_000_000
+"""2012-01-01: no checkpoint of RocketMQ names an earlier time."""
 STALE = "records that RocketMQ's recovery had thrown away"
 LOG_IS_SHORT = "the end of the last segment, before what was synced"
 
@@ -221,10 +223,10 @@ class _TailScanner:
         checkpoint = self._shutdown_state.checkpoint
         if self._shutdown_state.last_writer is not LastWriter.ROCKETMQ_CLOSED or checkpoint is None:
             return False
-        newest = checkpoint.logics_timestamp_ms
-        if newest <= 0:
-            return False
-        stored, found = self._reader.message_at(physical_offset).store_timestamp_ms, self._found
+        newest, found = checkpoint.logics_timestamp_ms, self._found
+        if newest < max(ROCKETMQ_BEGAN_MS, found.last_store_timestamp_ms):
+            return False  # damaged: everything before this place was dispatched when the store was closed
+        stored = self._reader.message_at(physical_offset).store_timestamp_ms
         if stored > newest or stored < found.last_store_timestamp_ms:
             return True
         # RocketMQ's own recovery noted the record before this place as the last one, and nothing was dispatched after

@@ -82,6 +82,9 @@ class SalvageReport:
     """Their bytes."""
     deleted: int = 0
     """Records of deleted topics, which were left behind."""
+    dropped_size: int = 0
+    """Bytes at the end of the log that were left behind: rows of an append that was never committed, or what RocketMQ's
+    recovery had dropped."""
     placeholders: int = 0
     """Lost messages whose queue offsets are known; a placeholder took the place of each."""
     renumbered: int = 0
@@ -128,7 +131,9 @@ def salvage(
     log = NewLog(disk, target / COMMIT_LOG_FOLDER, segment_size, start) if write else None
     try:
         carrier = _Carrier(report, log, _deleted(source, root, report))
-        for segment, limit in _up_to(segments, _limit(source, root, settings, report)):
+        end = _limit(source, root, settings, report)
+        report.dropped_size = sum(_size_behind(segment, end) for segment in segments)
+        for segment, limit in _up_to(segments, end):
             carrier.carry(segment, limit, segment_size, settings)
             segment.close()
         if log is not None:
@@ -177,6 +182,12 @@ def _up_to(segments: list[Segment], limit: int) -> Iterator[tuple[Segment, int]]
     for segment in segments:
         if segment.base < limit:
             yield segment, min(segment.size, limit - segment.base)
+
+
+def _size_behind(segment: Segment, limit: int) -> int:
+    """Bytes of a segment from this physical offset on, zeros at its end excepted."""
+    start = max(limit - segment.base, 0)
+    return last_data(segment, start) - start if start < segment.size else 0
 
 
 def _limit(disk: Disk, root: Path, settings: StoreSettings, report: SalvageReport) -> int:

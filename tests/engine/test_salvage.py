@@ -13,6 +13,7 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.repair.placeholder import LOST_PROPERTY
 from flightlog.store.format.crc_property import CRC_PROPERTY
+from flightlog.store.state.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
@@ -91,6 +92,28 @@ def test_past_damage(root: Path, tmp_path: Path, assert_clean: AssertClean) -> N
     assert assert_clean(tmp_path / "out").records == COUNT
     with flightlog.open(tmp_path / "out") as store:
         assert store.put(Message("t", b"next", queue_id=0)).queue_offset == COUNT // 2
+
+
+def test_a_checkpoint_that_is_damaged_as_well_drops_nothing(root: Path, tmp_path: Path) -> None:
+    """Its time was before all records: what followed the damage was taken for what RocketMQ's recovery had dropped."""
+    for newest_ms in (16384, 1_400_000_000_000):
+        wipe(root, 5_000, 300, b"\1")
+        checkpoint = Checkpoint(5065515237798326321, newest_ms, 4096, 4025, 18)
+        (root / "checkpoint").write_bytes(checkpoint.encode())
+        report = flightlog.salvage(root, tmp_path / "out")
+        assert report.records > COUNT - 5 and len(report.lost) == 1 and report.dropped_size == 0
+        with flightlog.open_read_only(root) as view:
+            assert view.end_physical_offset > 100_000, "the log does not end at the damage"
+
+
+def test_what_rocketmq_dropped_is_told(root: Path, tmp_path: Path) -> None:
+    with flightlog.open_read_only(root) as view:
+        first = next(iter(view.read("t", 0)))
+    checkpoint = Checkpoint(first.store_timestamp_ms, first.store_timestamp_ms, 0, 0, first.physical_offset)
+    (root / "checkpoint").write_bytes(checkpoint.encode())
+    wipe(root, first.physical_offset + first.size, 4, b"\0")
+    report = flightlog.salvage(root, tmp_path / "out")
+    assert report.records == 1 and report.lost == [] and report.dropped_size > COUNT * first.size * 0.9
 
 
 def test_a_segment_that_is_missing_and_one_that_is_short(root: Path, tmp_path: Path, assert_clean: AssertClean) -> None:

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     Cli = Callable[..., Finished]
 
 REPAIR = {"path", "is_written", "is_clean", "steps", "left", "lost", "backups", "before", "after"}
-SALVAGE = {"path", "out", "is_written", "records", "size", "deleted", "placeholders", "renumbered", "lost"} | {
+SALVAGE = {
+    "path",
+    "out",
+    "is_written",
+    "records",
+    "size",
+    "deleted",
+    "dropped_size",
+    "placeholders",
+    "renumbered",
+    "lost",
+} | {
     "state_files",
     "state_files_lost",
     "after",

@@ -83,6 +83,9 @@ def _show_salvage(report: SalvageReport, output: Output) -> None:
         f"{count_text(report.records, 'record')}, {size_text(report.size)}, {would}carried into "
         f"{printable(str(report.out))}"
     )
+    if report.dropped_size:
+        what = "rows of an append that was never committed, or what RocketMQ's recovery had dropped"
+        output.line(f"{size_text(report.dropped_size)} at the end left behind: {what}")
     if report.placeholders:
         output.line(f"{count_text(report.placeholders, 'placeholder')} for lost messages, to keep queue offsets")
     if report.renumbered:
@@ -127,6 +130,7 @@ def _salvage_object(report: SalvageReport) -> dict[str, Any]:
         "records": report.records,
         "size": report.size,
         "deleted": report.deleted,
+        "dropped_size": report.dropped_size,
         "placeholders": report.placeholders,
         "renumbered": report.renumbered,
         "lost": [asdict(each) | {"path": str(each.path)} for each in report.lost],
