@@ -158,7 +158,7 @@ async def _serve(
     if acl is None and not is_loopback(options.host):
         log.warning("whoever reaches this server can read and write everything: it has no --acl", extra=fields)
     log.info("serving %s on %s:%d (%s)", paths, options.host, port, kinds, extra=fields)
-    remoting = await _serve_remoting(brokers, options, advertise, acl, tls)
+    remoting = await _serve_remoting(brokers, options, advertise, acl, tls, server)
     stores = {broker.name: broker.current for broker in brokers}
     page = await _serve_page(stores, options, advertise, certificate, server, remoting)
     is_ready.set()
@@ -206,6 +206,7 @@ async def _serve_remoting(
     advertise: str | None,
     acl: AclFile | None,
     tls: ssl.SSLContext | None,
+    server: Server,
 ) -> list[RemotingServer]:
     """A port for each broker, one behind the other."""
     if options.remoting is None:
@@ -213,7 +214,13 @@ async def _serve_remoting(
     host = None if advertise is None else advertise.rpartition(":")[0].strip("[]")
     directory, found = Directory(), []
     for place, broker in enumerate(brokers):
-        remoting = RemotingServer(broker, directory, advertised_host=host, auto_create=options.auto_create, acl=acl)
+        remoting = RemotingServer(
+            *(broker, directory),
+            advertised_host=host,
+            auto_create=options.auto_create,
+            acl=acl,
+            grpc_clients=lambda: server.clients,
+        )
         port = options.remoting + place if options.remoting else 0
         try:
             port = await remoting.start(options.host, port, tls=tls)

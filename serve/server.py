@@ -11,7 +11,7 @@ from ..store.errors import FlightlogError
 from .access.acl_file import AclFile
 from .brokers.broker import Broker
 from .calls.brokers import ServedBroker
-from .calls.clients import ConnectedClient
+from .calls.clients import Clients, ConnectedClient
 from .calls.service import Service
 from .http2.grpc_connection import GrpcConnection
 from .http2.limits import HeldByAddress
@@ -106,10 +106,15 @@ class Server:
         """Receives that wait for a message now."""
         return 0 if self._service is None else len(self._service.polls.waiting)
 
+    @property
+    def clients(self) -> Clients | None:
+        """Those that are connected; None unless it serves."""
+        return None if self._service is None else self._service.clients
+
     def consumers(self) -> dict[str, list[ConnectedClient]]:
         """The consumers that are connected, by group. Any thread may ask."""
-        service = self._service
-        return {} if service is None else service.clients.consumers()
+        clients = self.clients
+        return {} if clients is None else clients.consumers()
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:
         """Take no more clients, answer the receives that wait, let calls that run come to their end, and close."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +32,8 @@ CONSUMERS = {
     definition.ClientType.LITE_PUSH_CONSUMER,
 }
 TYPE_NAMES = {number: name for name, number in definition.ClientType.items()}
+ANSWERS = frozenset({"thread_stack_trace", "verify_message_result"})
+"""What a client sends as an answer (fields of `TelemetryCommand`)."""
 TELEMETRY_FAILED = "process client telemetryCommand failed. "
 
 
@@ -65,6 +69,44 @@ class ConnectedClient(NamedTuple):
     """How it receives, such as `push consumer`."""
 
 
+class ClientGoneError(Exception):
+    """The client went before it answered, or does not read."""
+
+
+class ClientQuestions:
+    """In one event loop. An answer has the nonce of its question, and counts only on the stream of that question."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[Call, asyncio.Future[Any]]] = {}
+
+    async def ask(self, stream: Call, command: Any, patience_s: float) -> Any:
+        """The `TelemetryCommand` that answers this one, whose nonce is set here. Raises TimeoutError, and
+        ClientGoneError."""
+        nonce = uuid.uuid4().hex
+        getattr(command, command.WhichOneof("command")).nonce = nonce
+        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[nonce] = stream, found
+        try:
+            stream.send(command.SerializeToString())
+            return await asyncio.wait_for(found, patience_s)
+        except CallError as e:
+            raise ClientGoneError(str(e)) from e
+        finally:
+            del self._asked[nonce]
+
+    def note_answer(self, stream: Call, told: Any) -> None:
+        """Answers that nobody waits for any more are passed over."""
+        nonce = getattr(told, told.WhichOneof("command")).nonce
+        asked, found = self._asked.get(nonce, (None, None))
+        if asked is stream and found is not None and not found.done():
+            found.set_result(told)
+
+    def note_gone(self, stream: Call) -> None:
+        for asked, found in self._asked.values():
+            if asked is stream and not found.done():
+                found.set_exception(ClientGoneError("the client is gone"))
+
+
 class Clients:
     """In one event loop."""
 
@@ -80,6 +122,7 @@ class Clients:
         self._group_settings, self._on_producers, self._on_gone = group_settings, on_producers, on_gone
         self._authorize = authorize
         self._clients: dict[str, Client] = {}
+        self._questions = ClientQuestions()
 
     def of(self, client_id: str) -> Client | None:
         return self._clients.get(client_id)
@@ -106,6 +149,25 @@ class Clients:
             stream.send(command.SerializeToString())
         return True
 
+    def consumer(self, group: str, client_id: str) -> Call | None:
+        """The stream of a consumer of this group; None if it is not here."""
+        client = self._clients.get(client_id)
+        is_member = client is not None and client.settings.subscription.group.name == group
+        return client.stream if client is not None and is_member else None
+
+    async def ask_for_stacks(self, stream: Call, patience_s: float) -> Any:
+        """A `TelemetryCommand` with the stacks of a client's threads. Raises TimeoutError, ClientGoneError."""
+        command = TelemetryCommand()
+        command.print_thread_stack_trace_command.SetInParent()
+        return await self._questions.ask(stream, command, patience_s)
+
+    async def ask_to_consume(self, stream: Call, message: StoredMessage, patience_s: float) -> Any:
+        """Have a push consumer consume this message besides; its status says how. Raises TimeoutError,
+        ClientGoneError."""
+        command = TelemetryCommand()
+        command.verify_message_command.message.CopyFrom(message_of(message, message.topic))
+        return await self._questions.ask(stream, command, patience_s)
+
     def consumers(self) -> dict[str, list[ConnectedClient]]:
         """The consumers whose settings are known, by group. Any thread may ask."""
         found: dict[str, list[ConnectedClient]] = {}
@@ -131,14 +193,18 @@ class Clients:
                 command = TelemetryCommand.FromString(data)
                 self._authorize(call, "Telemetry", command)
                 context = context or Context.of(call)
-                if command.WhichOneof("command") == "settings":
+                kind = command.WhichOneof("command")
+                if kind == "settings":
                     call.send(self._take_settings(context.client_id, command.settings, call).SerializeToString())
+                elif kind in ANSWERS:
+                    self._questions.note_answer(call, command)
         except Refused as e:
             if e.code in (Code.UNAUTHORIZED, Code.CLIENT_ID_REQUIRED):
                 call.send(TelemetryCommand(status=status(e.code, e.text)).SerializeToString())
                 return
             raise CallError(INVALID_ARGUMENT, f"{TELEMETRY_FAILED}{e.text}") from e
         finally:
+            self._questions.note_gone(call)
             client = None if context is None else self._clients.get(context.client_id)
             if client is not None and client.stream is call:
                 client.stream, client.heard_s = None, time.monotonic()

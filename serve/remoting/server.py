@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 
 from ...store.errors import FlightlogError
 from ..access.acl_file import AclFile
 from ..brokers.broker import Broker
-from ..calls.clients import ConnectedClient
+from ..calls.clients import Clients, ConnectedClient
 from .answers.directory import Directory
 from .listener import Listener
 from .service import Service
@@ -34,11 +35,14 @@ class RemotingServer:
         advertised_host: str | None = None,
         auto_create: bool = True,
         acl: AclFile | None = None,
+        grpc_clients: Callable[[], Clients | None] = lambda: None,
     ) -> None:
         """`directory`: where the other brokers are that routes name. `advertised_host`: what clients are told to dial;
-        None: what they dialled. `acl`: who may do what, which its owner refreshes; None: everybody everything."""
+        None: what they dialled. `acl`: who may do what, which its owner refreshes; None: everybody everything.
+        `grpc_clients`: tools may ask those as well."""
         self._broker, self._directory = broker, directory or Directory()
         self._advertised_host, self._auto_create, self._acl = advertised_host, auto_create, acl
+        self._grpc_clients = grpc_clients
         self._host, self._port = "", 0
         self._tls: ssl.SSLContext | None = None
         self._service: Service | None = None
@@ -76,6 +80,7 @@ class RemotingServer:
             advertised_host=self._advertised_host,
             auto_create=self._auto_create,
             acl=self._acl,
+            grpc_clients=self._grpc_clients,
         )
         listener = Listener(service.handle, service.members.forget)
         await listener.start(self._host, self._port, self._tls)

@@ -13,6 +13,7 @@ from ..access.acl_file import AclFile
 from ..access.at_work import AtWork, Most, TooMuchAtWorkError
 from ..brokers.broker import Broker as ServedBroker
 from ..brokers.off_loop import OffLoop
+from ..calls.clients import Clients
 from .access import OPEN, credentials_of, needed_for
 from .admin.broker import Broker
 from .admin.groups import Groups
@@ -57,6 +58,7 @@ class Service:
         advertised_host: str | None,
         auto_create: bool,
         acl: AclFile | None,
+        grpc_clients: Callable[[], Clients | None],
     ) -> None:
         """Of the store that the broker has now. `acl`: who may do what; None: everybody everything."""
         store, traffic = broker.store, broker.traffic
@@ -77,7 +79,7 @@ class Service:
         locks, failed = ClientLocks(store), Failed(store, self.off_loop)
         lookups, replies = Lookups(store, self.off_loop), Replies(store, self.members)
         state = Broker(store, self.off_loop)
-        relayed = Relayed(store, self.off_loop, self.members)
+        relayed = Relayed(store, self.off_loop, self.members, grpc_clients)
         self.statistics = Statistics(traffic, store.message_store.clock)
         self._answers: dict[int, Answering] = {
             RequestCode.UPDATE_BROKER_CONFIG: state.update_config,

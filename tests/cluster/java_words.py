@@ -14,13 +14,18 @@ RUN_S = 600.0
 SHOWN = 4000  # characters
 
 
-def words_of(source: str, jars: Path, home: Path, options: list[str], *arguments: object) -> Iterator[list[str]]:
-    """Each line's words, first what kind of line it is. Raises AssertionError with the program's output where it
-    failed, or waited in vain."""
+def program_of(source: str, jars: Path, home: Path, options: list[str], *arguments: object) -> list[str]:
+    """Its command."""
     home.mkdir(parents=True, exist_ok=True)
     options = [*MEMORY, QUICK_START, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", *options]
     program = Path(__file__).resolve().with_name("java") / source
-    command = java_command(jars, home, options, str(program), *map(str, arguments))
+    return java_command(jars, home, options, str(program), *map(str, arguments))
+
+
+def words_of(source: str, jars: Path, home: Path, options: list[str], *arguments: object) -> Iterator[list[str]]:
+    """Each line's words, first what kind of line it is. Raises AssertionError with the program's output where it
+    failed, or waited in vain."""
+    command = program_of(source, jars, home, options, *arguments)
     environment = {**os.environ, "NAMESRV_ADDR": ""}
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, cwd=home, env=environment)
     is_done = False

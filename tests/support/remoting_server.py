@@ -38,7 +38,9 @@ class RemotingStore(ServedStore):
         self._ending = asyncio.get_running_loop(), ending
         self.broker = Broker.of(self.store)
         self.server = Server([self.broker], auto_create=self.auto_create, acl=self.acl)
-        remoting = RemotingServer(self.broker, auto_create=self.auto_create, acl=self.acl)
+        remoting = RemotingServer(
+            self.broker, auto_create=self.auto_create, acl=self.acl, grpc_clients=lambda: self.server.clients
+        )
         try:
             self.grpc_port = await self.server.start(port=self.grpc_port, tls=self._tls)
             started.set_result(await remoting.start(port=self.port, tls=self._tls))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from ....consume.store import Store
 from ....store.format.message_id import decode_message_id
 from ...brokers.off_loop import OffLoop
+from ...calls.clients import ClientGoneError, Clients
+from ...calls.protocol import Code
+from ...http2.call import Call
 from ..answers.members import Member, Members
 from ..answers.request import Answer, Refused, Request
 from ..wire import fastjson
@@ -24,16 +28,41 @@ ANSWER_S = 10.0
 OFFSETS_S = 5.0
 """The same, for its offsets (`Broker2Client.getConsumeStatus`)."""
 
+NOTHING_RUNS: dict[str, Any] = {
+    "properties": {},
+    "subscriptionSet": [],
+    "mqTable": {},
+    "mqPopTable": {},
+    "statusTable": {},
+    "userConsumerInfo": {},
+}
+"""A `ConsumerRunningInfo` without the stacks, which are all that the proxy asks its clients for."""
+CONSUMED = {Code.OK: "CR_SUCCESS", Code.FAILED_TO_CONSUME_MESSAGE: "CR_LATER", Code.MESSAGE_CORRUPTED: "CR_RETURN_NULL"}
+"""A `CMResult` by a client's status (`ClientActivity.buildConsumeMessageDirectlyResult` of RocketMQ's proxy)."""
+
 
 class Relayed:
     """In one event loop."""
 
-    def __init__(self, store: Store, off_loop: OffLoop, members: Members) -> None:
-        self._store, self._off_loop, self._members = store, off_loop, members
+    def __init__(
+        self, store: Store, off_loop: OffLoop, members: Members, grpc_clients: Callable[[], Clients | None]
+    ) -> None:
+        self._store, self._off_loop, self._members, self._grpc_clients = store, off_loop, members, grpc_clients
 
     async def running_info(self, request: Request) -> Answer:
-        """What a consumer is doing: its queues, figures, and stacks if they are asked for."""
-        return await self._relayed(request, request.command.fields, b"")
+        """What a consumer is doing: its queues, figures, and stacks if they are asked for. Of one that speaks gRPC
+        stacks alone."""
+        clients, stream = self._grpc_consumer(request)
+        if clients is None or stream is None:
+            return await self._relayed(request, request.command.fields, b"")
+        if not request.is_set("jstackEnable"):
+            return Answer.of(NOTHING_RUNS)
+        told = await self._answered(request, clients.ask_for_stacks(stream, ANSWER_S))
+        if told.status.code == Code.VERIFY_FIFO_MESSAGE_UNSUPPORTED:
+            raise Refused(ResponseCode.NO_PERMISSION, "forbidden to verify message")
+        if told.status.code != Code.OK:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "verify message failed")  # the proxy's text
+        return Answer.of({**NOTHING_RUNS, "jstack": told.thread_stack_trace.thread_stack_trace})
 
     async def offsets(self, request: Request) -> Answer:
         """Up to where the members of a group, or one of them, have processed the queues of a topic. One that does not
@@ -66,10 +95,30 @@ class Relayed:
         message = await self._off_loop.run(self._store.message_at, offset)
         if message is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        clients, stream = self._grpc_consumer(request)
+        if clients is not None and stream is not None:
+            began_s = time.monotonic()
+            told = await self._answered(request, clients.ask_to_consume(stream, message, ANSWER_S))
+            spent_ms = int((time.monotonic() - began_s) * 1000)
+            result = {"consumeResult": CONSUMED.get(told.status.code), "remark": "from gRPC client"}
+            return Answer.of({"order": False, "autoCommit": True, **result, "spentTimeMills": spent_ms})
         fields = {**request.command.fields, "brokerName": self._store.settings.broker_name}
         if (topic := self._store.topic(request.text("topic", ""))) is not None:
             fields["topicSysFlag"] = str(topic.sys_flag)
         return await self._relayed(request, fields, record_of(message))
+
+    def _grpc_consumer(self, request: Request) -> tuple[Clients | None, Call | None]:
+        clients = self._grpc_clients()
+        if clients is None:
+            return None, None
+        return clients, clients.consumer(request.text("consumerGroup"), request.text("clientId", ""))
+
+    async def _answered(self, request: Request, question: Coroutine[Any, Any, Any]) -> Any:
+        """The answer of a client that speaks gRPC. Raises Refused."""
+        try:
+            return await question
+        except (TimeoutError, ClientGoneError) as e:
+            raise _no_answer(request, e) from e
 
     async def _relayed(self, request: Request, fields: Mapping[str, str], body: bytes) -> Answer:
         group, client_id = request.text("consumerGroup"), request.text("clientId", "")
@@ -79,10 +128,13 @@ class Relayed:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
         try:
             answer = await member.connection.ask(RequestCode(request.command.code), fields, body, ANSWER_S)
-        except TimeoutError as e:
-            text = f"consumer <{group}> <{client_id}> Timeout: no answer within {ANSWER_S:.0f} s"
-            raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, text) from e
-        except LostError as e:
-            text = f"invoke consumer <{group}> <{client_id}> Exception: {e}"
-            raise Refused(ResponseCode.SYSTEM_ERROR, text) from e
+        except (TimeoutError, LostError) as e:
+            raise _no_answer(request, e) from e
         return Answer(answer.fields, answer.body, answer.code, answer.remark)
+
+
+def _no_answer(request: Request, error: Exception) -> Refused:
+    name = f"consumer <{request.text('consumerGroup')}> <{request.text('clientId', '')}>"
+    if isinstance(error, TimeoutError):
+        return Refused(ResponseCode.CONSUME_MSG_TIMEOUT, f"{name} Timeout: no answer within {ANSWER_S:.0f} s")
+    return Refused(ResponseCode.SYSTEM_ERROR, f"invoke {name} Exception: {error}")
