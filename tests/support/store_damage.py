@@ -62,9 +62,13 @@ def remove(path: Path, files: list[Path], dice: random.Random) -> str:
     return "removed"
 
 
+IN_ROOT = {"checkpoint", "abort", "lock"}
+
+
 def remove_folder(path: Path, files: list[Path], dice: random.Random) -> str:
-    if any(part.is_dir() for part in path.parent.iterdir() if part.name == "commitlog"):
-        return remove(path, files, dice)  # the folder of the store itself
+    # The folder of the store itself stays, also where an earlier damage took its log.
+    if path.name in IN_ROOT or (path.parent / "commitlog").is_dir():
+        return remove(path, files, dice)
     shutil.rmtree(path.parent)
     return "removed with its folder"
 
