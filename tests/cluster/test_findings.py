@@ -19,7 +19,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings, handover
 from flightlog.serve.remoting.wire.codes import RequestCode
-from flightlog.tests.cluster.jars import FIRST
+from flightlog.tests.cluster.jars import FIRST, OLDEST
 from flightlog.tests.cluster.java_client import run_client
 from flightlog.tests.cluster.processes import MEMORY, QUICK_START, Cluster, RocketmqProcess, free_port, with_lines
 from flightlog.tests.cluster.states import PATIENCE_S, group_offset, is_routed, max_offset, wait_until
@@ -37,6 +37,8 @@ OTHER_NAME = "another"
 BATCH, SOUND, POPPED, POPPED_AWAY = 10, 3, 3, 2
 INVISIBLE_MS = 1000
 RECEIVED_S = 30
+BEHIND_S = 5
+"""What was due earlier has come, if it comes at all."""
 NEW_TOPICS = [f"new-{number}" for number in range(10)]
 
 
@@ -268,3 +270,35 @@ def test_a_broker_without_rocksdb_has_no_topics_and_offsets_that_are_in_it(
         cluster.start_broker("broker", text)
         assert not topics(port) & set(NEW_TOPICS)
         assert group_offset(port, "billing", NEW_TOPICS[0], 0) is None
+
+
+@pytest.mark.full
+def test_a_broker_of_49_delivers_no_timer_and_nothing_that_was_popped(
+    jars: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """`rocketmq-4.9`. A message with a delay level tells that the time of both is over."""
+    path, port = tmp_path / "store", free_port()
+    with flightlog.open(path, SETTINGS) as store:
+        for topic in ("levels", "timed", "popped"):
+            store.create_topic(topic, 1)
+        store.put(Message("popped", b"x"))
+        assert store.receive("popper", "popped", invisible_ms=INVISIBLE_MS)
+        store.put(Message("timed", b"x").deliver_after_ms(2000))
+        store.put(Message("levels", b"x", delay_level=3))
+    text = handover.broker_conf(path, SETTINGS, address="127.0.0.1", port=port)
+    (tmp_path / "broker.conf").write_text(text)
+    report = handover.check(path, tmp_path / "broker.conf", settings=SETTINGS)
+    told = {each.name: each.found for each in report.findings + report.notes}["rocketmq-4.9"]
+    assert "1 timer" in told or "2 timers" in told, told
+    assert "popped and not acknowledged" in told
+    with Cluster(jars(OLDEST), tmp_path / "processes") as cluster:
+        cluster.start_name_server()
+        cluster.start_broker("broker", with_lines(text, {"namesrvAddr": cluster.name_server}))
+        wait_until("the delay is over", lambda: max_offset(port, "levels", 0) == 1)
+        time.sleep(BEHIND_S)
+        assert max_offset(port, "timed", 0) == 0
+        assert "%RETRY%popper_popped" not in topics(port)
+    with flightlog.open(path, SETTINGS) as store:
+        wait_until("the timer fires here", lambda: store.queue_bounds("timed", 0)[1] == 1)
+        again = wait_until("what was popped comes again here", lambda: store.receive("popper", "popped"))
+        assert [each.body for each in again] == [b"x"]
