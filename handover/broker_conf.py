@@ -10,7 +10,7 @@ from pathlib import Path
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..index.queue.queue_table import last_entry
 from ..store.arguments import checked_path
-from ..store.conf.broker_conf import NAMES, READ_ONLY_LOG, broker_text
+from ..store.conf.broker_conf import CANCELLED_BY_TOPIC, NAMES, READ_ONLY_LOG, broker_text
 from ..store.conf.java_properties import escaped_value
 from ..store.conf.settings_check import check_host
 from ..store.disk.disk import RealDisk
@@ -80,6 +80,8 @@ def broker_conf(
         "",
         "# What flightlog does in any case, and a broker where it is told to.",
         *("enablePropertyFilter=true", "timerWheelEnable=true", "recallMessageEnable=true"),
+        "# Of 5.5: it delivers timers that were cancelled here otherwise.",
+        f"{CANCELLED_BY_TOPIC}=true",
     ]
     return "\n".join(lines) + "\n"
 

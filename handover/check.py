@@ -14,12 +14,20 @@ from pathlib import Path
 from ..consume.group.stored_groups import stored_groups
 from ..consume.pop.check_point import CheckPoint
 from ..consume.pop.debts import stored_check_points
+from ..engine.delay.waiting_delays import waiting_cancellations
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..index.key.index_file import DEFAULT_INDEX_ENTRIES, DEFAULT_INDEX_SLOTS
 from ..index.queue.queue_extension import DEFAULT_EXTENSION_FILE_SIZE
 from ..index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from ..store.arguments import checked_path
-from ..store.conf.broker_conf import BROKER_DEFAULTS, NAMES, BrokerConf, broker_text, read_broker_conf
+from ..store.conf.broker_conf import (
+    BROKER_DEFAULTS,
+    CANCELLED_BY_TOPIC,
+    NAMES,
+    BrokerConf,
+    broker_text,
+    read_broker_conf,
+)
 from ..store.disk.disk import Disk, RealDisk
 from ..store.disk.lock import is_held
 from ..store.format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
@@ -308,6 +316,19 @@ def _deleted_topics(store: _Store) -> Iterator[HandoverFinding]:
         )
 
 
+def _cancelled_timers(store: _Store) -> Iterator[HandoverFinding]:
+    names_topic = store.conf is not None and store.conf.names_topic_of_cancelled
+    count = 0 if names_topic else waiting_cancellations(store.view, time.time_ns() // 1_000_000)
+    if count:
+        yield HandoverFinding(
+            "cancelled-timers",
+            f"{_count(count, 'timer')} that were cancelled and would not be due yet; the conf lacks "
+            f"{CANCELLED_BY_TOPIC}=true",
+            "A broker of 5.5 looks for cancellations by UNIQ_KEY alone, and delivers these messages; 5.3 does not",
+            f"start the broker with {CANCELLED_BY_TOPIC}=true, as `flightlog handover broker-conf` writes it",
+        )
+
+
 def _release_49(store: _Store) -> Iterator[HandoverFinding]:
     found = [
         f"{count:,} {what}"
@@ -330,5 +351,5 @@ FINDINGS: tuple[Look, ...] = (
 )
 NOTES: tuple[Look, ...] = (
     *(_closed, _empty_bodies, _broker_name, _store_hosts),
-    *(_attributes, _batch_queues, _deleted_topics, _release_49),
+    *(_attributes, _batch_queues, _deleted_topics, _cancelled_timers, _release_49),
 )

@@ -12,7 +12,7 @@ key.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Final
 
@@ -39,8 +39,15 @@ def slot_time_ms(deliver_at_ms: int) -> int:
 
 
 def cancelled_key(topic: str, uniq_key: str) -> str:
-    """The name by which a cancellation finds its timer."""
+    """The name by which a cancellation finds its timer. All of 5.x but a 5.5 that keeps its default of
+    `appendTopicForTimerDeleteKey` (false) read this one."""
     return f"{topic}+{uniq_key}"
+
+
+def is_cancelled(topic: str, uniq_key: str, names: Container[str]) -> bool:
+    """Whether one of these names of cancellations is this timer's. Brokers of 5.5 write the uniq key alone by
+    default."""
+    return bool(uniq_key) and (cancelled_key(topic, uniq_key) in names or uniq_key in names)
 
 
 def cancellation(topic: str, uniq_key: str, deliver_at_ms: int) -> Message:

@@ -46,7 +46,7 @@ from .timer_log import (
     TimerUnit,
 )
 from .timer_recovery import recover_timers
-from .timer_request import NUMBER, PRECISION_MS, TIMER_QUEUE_ID, TIMER_TOPIC, cancelled_key
+from .timer_request import NUMBER, PRECISION_MS, TIMER_QUEUE_ID, TIMER_TOPIC, is_cancelled
 from .timer_wheel import DAY_S, SLOT_COUNT, TimerWheel
 
 log = logging.getLogger("flightlog.timers")
@@ -320,8 +320,8 @@ class TimerWheelStore:
         self._given = second, after
 
     def _is_cancelled(self, message: StoredMessage, cancelled: set[str]) -> bool:
-        key = message.properties.get(props.UNIQ_KEY)
-        return bool(key) and cancelled_key(message.properties.get(props.REAL_TOPIC, ""), str(key)) in cancelled
+        properties = message.properties
+        return is_cancelled(properties.get(props.REAL_TOPIC, ""), properties.get(props.UNIQ_KEY, ""), cancelled)
 
     def _parked(self, unit: TimerUnit) -> StoredMessage | None:
         """The parked message of a unit; None if it is missing, or if another record is there."""

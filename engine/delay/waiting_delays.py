@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Protocol
 
 from ...schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from ...schedule.delay_offsets import DelayOffsets
-from ...schedule.timer_request import NUMBER, PRECISION_MS, TIMER_QUEUE_ID, TIMER_TOPIC, cancelled_key
+from ...schedule.timer_request import NUMBER, PRECISION_MS, TIMER_QUEUE_ID, TIMER_TOPIC, is_cancelled
 from ...store.disk.clock import Clock, SystemClock
 from ...store.disk.disk import Disk, RealDisk
 from ...store.format import property_names as props
@@ -77,19 +78,33 @@ def waiting_delays(
 
 def _timers(store: Queues, now_ms: int) -> Iterator[WaitingDelay]:
     """Two passes: a cancellation comes after its timer."""
-    cancelled = set[tuple[str, str]]()
-    for message in store.read(TIMER_TOPIC, TIMER_QUEUE_ID, on_corrupt="skip"):
-        if props.TIMER_CANCELLED_KEY in message.properties:
-            cancelled.add(
-                (message.properties.get(props.TIMER_OUT_MS, ""), message.properties[props.TIMER_CANCELLED_KEY])
-            )
+    cancelled = defaultdict[str, set[str]](set)
+    for text, name in _cancellations(store):
+        cancelled[text].add(name)
     for message in store.read(TIMER_TOPIC, TIMER_QUEUE_ID, on_corrupt="skip"):
         text = message.properties.get(props.TIMER_OUT_MS, "")
         if props.TIMER_CANCELLED_KEY in message.properties or not NUMBER.fullmatch(text):
             continue
         waiting = _waiting(message, int(text) + PRECISION_MS, None)
-        if waiting.deliver_at_ms > now_ms and (text, cancelled_key(waiting.topic, waiting.uniq_key)) not in cancelled:
+        is_over = is_cancelled(waiting.topic, waiting.uniq_key, cancelled.get(text, ()))
+        if waiting.deliver_at_ms > now_ms and not is_over:
             yield waiting
+
+
+def waiting_cancellations(store: Queues, now_ms: int) -> int:
+    """How many timers that would be due after this time were cancelled. Damaged messages are passed over. Raises
+    StoreClosedError, DiskError."""
+    if (TIMER_TOPIC, TIMER_QUEUE_ID) not in store.queues():
+        return 0
+    slots = (text for text, _ in _cancellations(store))
+    return sum(bool(NUMBER.fullmatch(text)) and int(text) + PRECISION_MS > now_ms for text in slots)
+
+
+def _cancellations(store: Queues) -> Iterator[tuple[str, str]]:
+    """The slot of each, as text, and the name of its timer."""
+    for message in store.read(TIMER_TOPIC, TIMER_QUEUE_ID, on_corrupt="skip"):
+        if props.TIMER_CANCELLED_KEY in message.properties:
+            yield message.properties.get(props.TIMER_OUT_MS, ""), message.properties[props.TIMER_CANCELLED_KEY]
 
 
 def _waiting(message: StoredMessage, due_ms: int, level: int | None) -> WaitingDelay:

@@ -8,7 +8,7 @@ from ...consume.store import Store
 from ...engine.delay.store_timers import TimerState
 from ...schedule.delay_level import LevelState
 from ...schedule.delay_level_table import SCHEDULE_TOPIC
-from ...schedule.timer_request import PRECISION_MS, TIMER_QUEUE_ID, TIMER_TOPIC, cancelled_key
+from ...schedule.timer_request import PRECISION_MS, TIMER_QUEUE_ID, TIMER_TOPIC, is_cancelled
 from ...store.format import property_names as props
 from ...store.stored_message import StoredMessage
 from ...store.topic import is_system_topic
@@ -87,7 +87,7 @@ def _timers(asked: Asked, state: TimerState | None) -> tuple[list[Delayed], int,
         topic = each.properties.get(props.REAL_TOPIC, "")
         if is_system_topic(topic):
             own_count += 1
-        elif each.uniq_key is None or cancelled_key(topic, each.uniq_key) not in cancelled:
+        elif not is_cancelled(topic, each.uniq_key or "", cancelled):
             found.append(Delayed(each, topic, int(slot) + PRECISION_MS, int(slot) + PRECISION_MS))
     return sorted(found, key=lambda each: each.due_ms), own_count, end - start, end - first
 

@@ -85,6 +85,8 @@ ROOT, COMMIT_LOG = "storePathRootDir", "storePathCommitLog"
 READ_ONLY_LOG = "readOnlyCommitLogStorePaths"
 BROKER_NAME = "brokerName"
 
+CANCELLED_BY_TOPIC = "appendTopicForTimerDeleteKey"
+"""Of RocketMQ 5.5: whether a cancelled timer is named by its topic, too, as 5.3 and flightlog name it."""
 KEPT = frozenset({*NAMES.values(), ADDRESS, PORT, ROOT, COMMIT_LOG, READ_ONLY_LOG})
 """RocketMQ's names of the settings that are taken over. What becomes of the others: store/conf/broker_promises.py."""
 
@@ -101,6 +103,9 @@ class BrokerConf:
     """`storePathCommitLog` as it stands there; None means `commitlog` in the store's folder."""
     broker_name: str | None
     """`brokerName`; None where the file does not say it, which means the name of the machine."""
+    names_topic_of_cancelled: bool
+    """`appendTopicForTimerDeleteKey`, false by default: unless it is true, a broker of 5.5 delivers timers that were
+    cancelled by another release, or here."""
     mapped: tuple[str, ...]
     """RocketMQ's names of what is in `settings` now, in the order of the file."""
     ignored: tuple[str, ...]
@@ -200,6 +205,7 @@ class _Conf:
             None if root is None else Path(root),
             commit_log,
             self._found[BROKER_NAME].value.strip() if BROKER_NAME in self._found else None,
+            CANCELLED_BY_TOPIC in self._found and self._found[CANCELLED_BY_TOPIC].value.strip() == "true",
             tuple(name for name in self._found if name in self._mapped),
             tuple(name for name in self._found if name in KNOWN and name not in named),
             unkept,

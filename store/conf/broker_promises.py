@@ -103,7 +103,8 @@ _NAMES = (
     # `BrokerConfig` of RocketMQ 5.3.3: threads, queues of requests, name servers, statistics, pop, internals
     "accessMessageInMemoryHotRatio accountStatsEnable accountStatsPrintZeroValues ackMessageThreadPoolNums "
     "ackThreadPoolQueueCapacity adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity "
-    "allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync asyncLearner asyncSendEnable "
+    "allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync appendTopicForTimerDeleteKey asyncLearner "
+    "asyncSendEnable "
     "autoDeleteUnusedStats autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums "
     "bitMapLengthConsumeQueueExt bottomMostCompressionTypeForConsumeQueueStore broadcastOffsetExpireMaxSecond "
     "broadcastOffsetExpireSecond brokerConfigPath brokerElectionPriority brokerFastFailureEnable "
@@ -217,7 +218,8 @@ HARMLESS = frozenset(_NAMES.split())
 """Nothing of what these do concerns a store inside a process, or flightlog does it in any case."""
 
 KNOWN = SAFETY.keys() | FEATURES.keys() | HARMLESS
-"""All settings that RocketMQ 5.3.3 reads from `broker.conf`, those that are kept excepted."""
+"""All settings that RocketMQ 5.3.3 reads from `broker.conf`, those that are kept excepted; of 5.5 that which our own conf
+names."""
 
 
 class UnkeptPromise(NamedTuple):

@@ -146,8 +146,7 @@ class Turn:
         timers = [] if self.is_49 else [*of_turn(turn, "timer", everything.TIMERS), f"{turn} overdue 0"]
         found = said.bodies("late")
         if self.was_killed:  # what a killed process put on its wheel since its last save, a broker puts there again
-            # It delivers what is due by then at once, and looks for no cancellation.
-            found = sorted({*found} - {f"{turn} cancelled 0"})
+            found = sorted({*found})
         if self.was_set_back:  # as do those of the turn before, whose broker was killed
             found = [body for body in found if body.startswith(f"{turn} ")]
         assert found == sorted([*of_turn(turn, "level", everything.LEVELS), *timers]), said.bodies("late")

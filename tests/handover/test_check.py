@@ -210,6 +210,17 @@ def test_messages_that_were_all_acknowledged(
     assert "broker-name" not in names(small_store, "brokerName=broker-a\n")
 
 
+def test_timers_that_were_cancelled(small_store: Path, names: Callable[..., dict[str, HandoverFinding]]) -> None:
+    at_ms = time.time_ns() // 1_000_000 + 3_600_000
+    with flightlog.open(small_store, StoreSettings.small()) as store:
+        store.put(Message("orders", b"timer", properties={"UNIQ_KEY": "u1"}).deliver_at_ms(at_ms))
+        store.cancel_timer("orders", "u1", at_ms)
+    assert "cancelled-timers" not in names(small_store), "the conf that fits the store names the topic"
+    found = names(small_store, "appendTopicForTimerDeleteKey=false\n")["cancelled-timers"]
+    assert found.found.startswith("1 timer that were cancelled") and "true" in found.mend
+    assert "cancelled-timers" in {each.name for each in handover.check(small_store).notes}
+
+
 def test_a_broker_of_49(small_store: Path, names: Callable[..., dict[str, HandoverFinding]]) -> None:
     """Everything that it does not take is counted, and nothing that it takes."""
     with flightlog.open(small_store, StoreSettings.small()) as store:

@@ -95,6 +95,23 @@ def test_what_waits_is_delivered_by_the_next_opening(
     assert_clean(tmp_path)
 
 
+def test_a_cancellation_of_rocketmq_55_has_no_topic_in_its_name(
+    tmp_path: Path, clock: ManualClock, assert_clean: Callable[[Path], None], until: Until
+) -> None:
+    """Unless its broker has `appendTopicForTimerDeleteKey=true`."""
+    at_ms = clock.at_ms + 10_000
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        for number in range(3):
+            store.put(timer(number, at_ms))
+        store.put(Message("t", b"", properties={"TIMER_DELIVER_MS": str(at_ms), "TIMER_DEL_UNIQKEY": "1"}))
+        until(lambda: (state := store.statistics().timers) is not None and state.untaken == 0)
+        waiting = [each.uniq_key for each in flightlog.waiting_delays(store, clock=clock)]
+        assert waiting == ["0", "2"]
+        clock.advance(11_000)
+        until(lambda: numbers(store) == [0, 2])
+    assert_clean(tmp_path)
+
+
 def test_a_store_without_timers_has_none_of_their_files(tmp_path: Path, assert_clean: Callable[[Path], None]) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         store.put(Message("t", b"1"))
