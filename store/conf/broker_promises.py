@@ -218,8 +218,8 @@ HARMLESS = frozenset(_NAMES.split())
 """Nothing of what these do concerns a store inside a process, or flightlog does it in any case."""
 
 KNOWN = SAFETY.keys() | FEATURES.keys() | HARMLESS
-"""All settings that RocketMQ 5.3.3 reads from `broker.conf`, those that are kept excepted; of 5.5 that which our own conf
-names."""
+"""All settings that RocketMQ 5.3.3 reads from `broker.conf`, those that are kept excepted; of 5.5 the one that our own
+conf has."""
 
 
 class UnkeptPromise(NamedTuple):
