@@ -78,7 +78,7 @@ class Service:
         groups = Groups(store, self.off_loop, self.members)
         locks, failed = ClientLocks(store), Failed(store, self.off_loop)
         lookups, replies = Lookups(store, self.off_loop), Replies(store, self.members)
-        state = Broker(store, self.off_loop)
+        state = Broker(store, self.off_loop, traffic)
         relayed = Relayed(store, self.off_loop, self.members, grpc_clients)
         self.statistics = Statistics(traffic, store.message_store.clock)
         self._answers: dict[int, Answering] = {

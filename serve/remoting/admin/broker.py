@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 from ....consume.store import Store
 from ....store.conf.broker_conf import NAMES, broker_text
 from ....store.conf.java_properties import MalformedEscapeError, escaped_value, parse_properties
 from ...brokers.off_loop import OffLoop
+from ...metrics.traffic import Traffic
 from ..answers.request import Answer, Refused, Request
 from ..answers.topics import CLUSTER
 from ..wire import fastjson
@@ -13,14 +16,17 @@ from ..wire.codes import VERSION, ResponseCode
 
 VERSION_NAME = "V5_3_3"
 MAX_SHOWN = 80
+GIB = 1 << 30
 RESTART = "start the server again with it"
+POOLS = ("send", "pull", "query", "litePull", "ack")
+"""A broker's thread pools. No request waits in a queue here."""
 
 
 class Broker:
     """In one event loop. Only what the store knows: tools show the rest as missing."""
 
-    def __init__(self, store: Store, off_loop: OffLoop) -> None:
-        self._store, self._off_loop = store, off_loop
+    def __init__(self, store: Store, off_loop: OffLoop, traffic: Traffic) -> None:
+        self._store, self._off_loop, self._traffic = store, off_loop, traffic
         self._started_ms = store.message_store.clock.now_ms()
 
     async def runtime_info(self, request: Request) -> Answer:
@@ -66,7 +72,7 @@ class Broker:
     def _runtime_info(self) -> Answer:
         found = self._store.statistics()
         first = self._store.message_at(found.sizes.min_physical_offset) if found.sizes.messages else None
-        table = {
+        table: dict[str, object] = {
             "bootTimestamp": self._started_ms,
             "brokerActive": "true",
             "brokerVersion": VERSION,
@@ -76,6 +82,35 @@ class Broker:
             "dispatchBehindBytes": found.lag.dispatch_size or 0,
             "earliestMessageTimeStamp": -1 if first is None else first.store_timestamp_ms,
         }
+        table |= self._since_start() | self._disk()
+        table["remainHowManyDataToFlush"] = f"{found.lag.flush_size or 0} B"
+        for pool in POOLS:
+            table |= {f"{pool}ThreadPoolQueueSize": 0, f"{pool}ThreadPoolQueueHeadWaitTimeMills": 0}
+        if found.timers is not None:
+            table |= {"timerOffsetBehind": found.timers.untaken, "timerReadBehind": found.timers.lag_ms // 1000}
         if found.puts is not None:  # RocketMQ gives the averages of 10 s, 1 min and 10 min; here all are of 10 s
             table["putTps"] = " ".join([f"{found.puts.messages_per_s:.2f}"] * 3)
         return Answer.of({"table": {name: str(value) for name, value in table.items()}})
+
+    def _since_start(self) -> dict[str, object]:
+        """Of what clients sent, and for how long the server has run."""
+        sent = self._traffic.sent().values()
+        count, size = sum(each for each, _ in sent), sum(each for _, each in sent)
+        minutes, seconds = divmod((self._store.message_store.clock.now_ms() - self._started_ms) // 1000, 60)
+        hours, minutes = divmod(minutes, 60)
+        days, hours = divmod(hours, 24)
+        return {
+            "putMessageTimesTotal": count,
+            "putMessageSizeTotal": size,
+            "putMessageAverageSize": size / max(count, 1),
+            "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]",
+        }
+
+    def _disk(self) -> dict[str, object]:
+        total, used, free = shutil.disk_usage(self._store.path)
+        ratio = f"{used / max(total, 1):.2f}"
+        return {
+            "commitLogDirCapacity": f"Total : {total / GIB:.1f} GiB, Free : {free / GIB:.1f} GiB.",
+            "commitLogDiskRatio": ratio,
+            "consumeQueueDiskRatio": ratio,
+        }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -275,3 +276,16 @@ def test_a_batch_that_may_wait_for_the_disk_is_a_threads(
     assert [name.startswith(thread) for name in seen] == [True]
     served.stop()
     assert_clean(served.path)
+
+
+def test_the_state_of_the_broker_is_what_the_store_knows(served: RemotingStore, client: RemotingClient) -> None:
+    for _ in range(3):
+        assert client.call(RequestCode.SEND_MESSAGE_V2, a_send(i="TAGS\x01a\x02"), b"body").code == 0
+    served.clock.advance(90_061_000)
+    table = json.loads(client.call(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    assert table["runtime"] == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
+    assert table["putMessageTimesTotal"] == "3"
+    assert float(table["putMessageAverageSize"]) * 3 == int(table["putMessageSizeTotal"]) > 0
+    assert 0 < float(table["commitLogDiskRatio"]) < 1 and " GiB, Free : " in table["commitLogDirCapacity"]
+    assert table["remainHowManyDataToFlush"].endswith(" B")
+    assert table["sendThreadPoolQueueSize"] == table["pullThreadPoolQueueHeadWaitTimeMills"] == "0"
