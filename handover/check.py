@@ -322,8 +322,7 @@ def _cancelled_timers(store: _Store) -> Iterator[HandoverFinding]:
     if count:
         yield HandoverFinding(
             "cancelled-timers",
-            f"{_count(count, 'timer')} that were cancelled and would not be due yet; the conf lacks "
-            f"{CANCELLED_BY_TOPIC}=true",
+            f"{_count(count, 'cancelled timer')} that would not be due yet; the conf lacks {CANCELLED_BY_TOPIC}=true",
             "A broker of 5.5 looks for cancellations by UNIQ_KEY alone, and delivers these messages; 5.3 does not",
             f"start the broker with {CANCELLED_BY_TOPIC}=true, as `flightlog handover broker-conf` writes it",
         )

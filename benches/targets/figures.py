@@ -110,6 +110,8 @@ class Figure:
         return any(case.is_rocketmq for case in self.rivals)
 
     def line(self, outcomes: By) -> Line:
+        if self.of is spread and len(outcomes[self.own].rounds) < 2:
+            return self.missing("needs two rounds")
         values, note = tuple(self.of(outcomes[self.own])), self.note(outcomes) if self.note else ""
         if self.rivals:
             rivals = [self.of(outcomes[case]) for case in self.rivals]

@@ -72,5 +72,6 @@ class WaitingLines:
             with line.joined(wake_up):
                 yield line
         finally:
-            if not line.is_used:  # one who joins it at this very moment waits as well, apart from the others
+            # One who joins it at this very moment waits as well, apart from the others, and leaves their line alone.
+            if not line.is_used and self._lines.get(name) is line:
                 self._lines.pop(name, None)

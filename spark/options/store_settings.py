@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from ...store.conf.broker_conf import read_broker_conf
 from ...store.errors import InvalidSettingsError
 from ...store.settings import StoreSettings
 
@@ -16,13 +17,20 @@ SETTINGS = StoreSettings()
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
-def settings_of(given: Mapping[str, str]) -> StoreSettings:
-    """What these options, with their names in lower case, say of how the store is opened. Raises InvalidSettingsError,
-    with file and line."""
+def settings_of(given: Mapping[str, str], root: Path) -> StoreSettings:
+    """What these options, with their names in lower case, say of how the store at `root` is opened. Raises
+    InvalidSettingsError, with file and line, and for a conf with folders of another store's log."""
     if "settings" not in given:
         return SETTINGS
     rule = "a broker.conf is read from a local or mounted file alone"
-    return StoreSettings.from_broker_conf(local_path("settings", given["settings"], rule))
+    conf = read_broker_conf(local_path("settings", given["settings"], rule))
+    settings = conf.settings
+    folders = settings.commit_log_folders + settings.commit_log_read_only_folders
+    if folders and conf.root is not None and conf.root.resolve() != root.resolve():
+        raise InvalidSettingsError(
+            f"{conf.path}: it names the folders of the log of {conf.root}, expected those of {root}"
+        )
+    return settings
 
 
 def local_path(name: str, text: str, rule: str) -> Path:

@@ -89,7 +89,7 @@ def parse_stores(given: Mapping[str, str]) -> tuple[tuple[StoreLocation, ...], b
     `given` has the options' names in lower case. Raises InvalidSettingsError, and StoreNotFoundError for a pattern
     that matches none.
     """
-    storage_options, settings = _storage_options(given.get("storageoptions")), settings_of(given)
+    storage_options = _storage_options(given.get("storageoptions"))
     paths: dict[Path, Address | None] = {}  # in order
     texts = _texts(given)
     for text in texts:
@@ -105,6 +105,7 @@ def parse_stores(given: Mapping[str, str]) -> tuple[tuple[StoreLocation, ...], b
         paths.update(dict.fromkeys(found, address))
     if storage_options and not any(paths.values()):
         raise InvalidSettingsError("storageOptions: expected beside an address such as s3://bucket/folder alone")
+    settings = settings_of(given, next(iter(paths)))
     is_several = len(texts) > 1 or any(map(is_pattern, texts))
     _check_settings(given, settings, is_several=is_several, is_remote=any(paths.values()))
     stores = (

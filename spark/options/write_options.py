@@ -71,7 +71,12 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) 
     staging = given.get("stagingpath")
     if given.get("topic") == "":
         raise InvalidSettingsError("topic='': expected the name of a topic, or no such option and a column topic")
-    settings = settings_of(given)
+    settings = settings_of(given, root)
+    if settings.unkept_promises:
+        raise InvalidSettingsError(
+            f"settings={given['settings']!r} promises what is not kept: {'; '.join(settings.unkept_promises)}. Take "
+            "these lines out of the file"
+        )
     strict = given.get("rocketmqstrict", str(settings.rocketmq_strict)).lower()
     if strict not in ("true", "false"):
         raise InvalidSettingsError(f"rocketmqStrict={given['rocketmqstrict']!r}: expected true or false")
@@ -79,5 +84,6 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) 
         root,
         given.get("topic"),
         default_staging(root) if staging is None else local_path("stagingPath", staging, LOCAL),
-        replace(settings, rocketmq_strict=strict == "true"),
+        # A write deletes nothing: a broker's default is 72 hours.
+        replace(settings, rocketmq_strict=strict == "true", retention_hours=None, clean_forcibly=False),
     )

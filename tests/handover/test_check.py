@@ -217,7 +217,7 @@ def test_timers_that_were_cancelled(small_store: Path, names: Callable[..., dict
         store.cancel_timer("orders", "u1", at_ms)
     assert "cancelled-timers" not in names(small_store), "the conf that fits the store names the topic"
     found = names(small_store, "appendTopicForTimerDeleteKey=false\n")["cancelled-timers"]
-    assert found.found.startswith("1 timer that were cancelled") and "true" in found.mend
+    assert found.found.startswith("1 cancelled timer that") and "true" in found.mend
     assert "cancelled-timers" in {each.name for each in handover.check(small_store).notes}
 
 

@@ -96,6 +96,16 @@ def test_wrong_settings_say_what_was_expected(conf: Path, tmp_path: Path) -> Non
         with pytest.raises((InvalidSettingsError, StoreNotFoundError)) as caught:
             parse_options(options)
         assert said in str(caught.value), options
+    other = conf.with_name("other.conf")
+    other.write_text(f"storePathRootDir={tmp_path / 'else'}\n{conf.read_text()}")
+    promise = conf.with_name("promise.conf")
+    promise.write_text("brokerRole=SYNC_MASTER\n")
+    for parse in (parse_options, parse_write_options):
+        with pytest.raises(InvalidSettingsError, match=r"names the folders of the log of .*/else, expected those of"):
+            parse({"path": path, "settings": str(other)})
+    with pytest.raises(InvalidSettingsError, match="promises what is not kept: .*SYNC_MASTER"):
+        parse_write_options({"path": path, "settings": str(promise)})
+    assert parse_write_options({"path": path, "settings": settings}).settings.retention_hours is None
     missing = {"path": path, "settings": f"{settings}.none"}
     for parse in (parse_options, parse_write_options):
         with pytest.raises(InvalidSettingsError, match=r"broker\.conf\.none"):

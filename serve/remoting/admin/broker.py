@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-
 from ....consume.store import Store
 from ....store.conf.broker_conf import NAMES, broker_text
 from ....store.conf.java_properties import MalformedEscapeError, escaped_value, parse_properties
+from ....store.disk.disk import RealDisk
+from ....store.segments.log_files import LogFolders
 from ...brokers.off_loop import OffLoop
 from ...metrics.traffic import Traffic
 from ..answers.request import Answer, Refused, Request
@@ -107,10 +107,13 @@ class Broker:
         }
 
     def _disk(self) -> dict[str, object]:
-        total, used, free = shutil.disk_usage(self._store.path)
-        ratio = f"{used / max(total, 1):.2f}"
+        """As retention sees it: of what this user may use, and of several folders the one with most room."""
+        disk, root = RealDisk(), self._store.path
+        folders = [each for each in LogFolders.of(root, self._store.settings).all if disk.exists(each)]
+        log = min((disk.space(each) for each in folders or [root]), key=lambda space: space.used_ratio)
         return {
-            "commitLogDirCapacity": f"Total : {total / GIB:.1f} GiB, Free : {free / GIB:.1f} GiB.",
-            "commitLogDiskRatio": ratio,
-            "consumeQueueDiskRatio": ratio,
+            "commitLogDirCapacity": f"Total : {(log.used + log.available) / GIB:.1f} GiB, "
+            f"Free : {log.available / GIB:.1f} GiB.",
+            "commitLogDiskRatio": f"{log.used_ratio / 100:.2f}",
+            "consumeQueueDiskRatio": f"{disk.space(root).used_ratio / 100:.2f}",
         }
