@@ -96,9 +96,9 @@ def test_a_seeded_slave_has_the_same_rows(
         assert len(said.sent) == SENT and len(set(said.bodies(GROUP))) == left
         assert said.bodies("pulled") == ["life 1"]
         wait_until("the slave has everything", lambda: ends(ports[1]) == ends(ports[0]))
-        wait_until(
-            "the slave has the group's offsets", lambda: offsets(ports[1]) == offsets(ports[0]) == ends(ports[0])
-        )
+        wait_until("the group is at the ends", lambda: offsets(ports[0]) == ends(ports[0]))
+        if version not in READ_NO_OFFSETS:
+            wait_until("the slave has the group's offsets", lambda: offsets(ports[1]) == ends(ports[0]))
         of_master, of_slave = rows(path, slave_path)
         assert of_master == of_slave and len(of_master) == COUNT + SENT + 1
         master.kill()
