@@ -31,6 +31,9 @@ PORTS = range(15_000, 32_000)
 """Below those that the system gives to connections: a process that is started again finds its port free."""
 BESIDE = (-2, 0, 1)
 """A broker also takes the port two below its own, for fast answers, and the one above, for slaves."""
+PROXY_STARTS = 3
+NO_PROXY_TOPIC = "create system broadcast topic"
+"""Of what it logs then."""
 SHOWN = 3000  # characters of a log; the end says why
 LOG_FILES_OF_49 = ("logback_broker.xml", "logback_namesrv.xml")
 NO_LOG = '<configuration><root level="WARN"/></configuration>'
@@ -162,7 +165,17 @@ class Cluster:
         return self.launch_broker(name, conf).wait_started()
 
     def start_proxy(self, *, cluster_name: str = "DefaultCluster") -> str:
-        """A proxy before all brokers of the name server; returns its address for gRPC clients."""
+        """A proxy before all brokers of the name server; returns its address for gRPC clients. One that could not make
+        its own topic is started again: beside other load a broker may not answer that within its three seconds."""
+        for number in range(1, PROXY_STARTS):
+            try:
+                return self._proxy_started(f"proxy-{number}", cluster_name)
+            except EndedError as e:
+                if NO_PROXY_TOPIC not in str(e):
+                    raise
+        return self._proxy_started("proxy", cluster_name)
+
+    def _proxy_started(self, name: str, cluster_name: str) -> str:
         grpc_port = free_port((0,))
         settings = {
             "rocketMQClusterName": cluster_name,
@@ -170,9 +183,9 @@ class Cluster:
             "remotingListenPort": free_port((0,)),
             "namesrvAddr": self.name_server,
         }
-        path = self._written("proxy.json", json.dumps(settings))
+        path = self._written(f"{name}.json", json.dumps(settings))
         self._start(
-            *("proxy", "rocketmq-proxy startup successfully", "proxy.ProxyStartup"),
+            *(name, "rocketmq-proxy startup successfully", "proxy.ProxyStartup"),
             *("-pm", "cluster", "-n", self.name_server, "-pc", str(path)),
         )
         return f"127.0.0.1:{grpc_port}"

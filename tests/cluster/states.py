@@ -51,6 +51,13 @@ def max_offset(port: int, topic: str, queue_id: int) -> int:
     return int(answer.fields["offset"])
 
 
+def topics(port: int) -> set[str]:
+    with RemotingClient(port) as client:
+        answer = client.call(RequestCode.GET_ALL_TOPIC_CONFIG)
+    assert answer.code == 0, (answer.code, answer.remark)
+    return set(json.loads(answer.body)["topicConfigTable"])
+
+
 def group_offset(port: int, group: str, topic: str, queue_id: int) -> int | None:
     """Where the group goes on; None: the broker knows of none."""
     fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id}

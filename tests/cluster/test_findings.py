@@ -4,7 +4,6 @@ tests/interop/test_handover_conf.py."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -23,7 +22,7 @@ from flightlog.serve.remoting.wire.codes import RequestCode
 from flightlog.tests.cluster.jars import FIRST, OLDEST
 from flightlog.tests.cluster.java_client import run_client
 from flightlog.tests.cluster.processes import MEMORY, QUICK_START, Cluster, RocketmqProcess, free_port, with_lines
-from flightlog.tests.cluster.states import PATIENCE_S, group_offset, is_routed, max_offset, wait_until
+from flightlog.tests.cluster.states import PATIENCE_S, group_offset, is_routed, max_offset, topics, wait_until
 from flightlog.tests.support.remoting_client import RemotingClient
 from flightlog.tests.support.rocketmq_clients import Address, PythonClients
 from flightlog.tools.bench.java_program import java_command
@@ -197,13 +196,6 @@ def test_a_broker_of_another_name_never_delivers_what_was_popped(shown: Shown) -
     assert [message.body for message in received(shown, "popper", "popped")] == [b"popped %d" % POPPED_AWAY]
 
 
-def topics(port: int) -> set[str]:
-    with RemotingClient(port) as client:
-        answer = client.call(RequestCode.GET_ALL_TOPIC_CONFIG)
-    assert answer.code == 0, (answer.code, answer.remark)
-    return set(json.loads(answer.body)["topicConfigTable"])
-
-
 def create_topics(port: int, names: list[str]) -> None:
     with RemotingClient(port) as client:
         for name in names:
@@ -290,7 +282,7 @@ def test_a_broker_of_49_delivers_no_timer_and_nothing_that_was_popped(
     (tmp_path / "broker.conf").write_text(text)
     report = handover.check(path, tmp_path / "broker.conf", settings=SETTINGS)
     told = {each.name: each.found for each in report.findings + report.notes}["rocketmq-4.9"]
-    assert re.search(r"\b2 timers", told), "the one that was put, and that of what was popped"
+    assert re.search(r"\b[12] timers", told), "the one that was put, and that of what was popped, if it waits yet"
     assert "popped and not acknowledged" in told
     with Cluster(jars(OLDEST), tmp_path / "processes") as cluster:
         cluster.start_name_server()

@@ -17,7 +17,7 @@ from flightlog.tests.cluster import spark_rows
 from flightlog.tests.cluster.jars import FIRST, NEWEST
 from flightlog.tests.cluster.java_client import Seen, run_client
 from flightlog.tests.cluster.processes import Cluster, free_port, with_lines
-from flightlog.tests.cluster.states import group_offset, is_routed, max_offset, wait_until
+from flightlog.tests.cluster.states import group_offset, is_routed, max_offset, topics, wait_until
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
@@ -96,6 +96,7 @@ def test_a_seeded_slave_has_the_same_rows(
         assert len(said.sent) == SENT and len(set(said.bodies(GROUP))) == left
         assert said.bodies("pulled") == ["life 1"]
         wait_until("the slave has everything", lambda: ends(ports[1]) == ends(ports[0]))
+        wait_until("the slave has the master's topics", lambda: topics(ports[1]) >= topics(ports[0]))
         wait_until("the group is at the ends", lambda: offsets(ports[0]) == ends(ports[0]))
         if version not in READ_NO_OFFSETS:
             wait_until("the slave has the group's offsets", lambda: offsets(ports[1]) == ends(ports[0]))
