@@ -95,7 +95,7 @@ class ClientQuestions:
             del self._asked[nonce]
 
     def note_answer(self, stream: Call, told: Any) -> None:
-        """Answers that nobody waits for any more are passed over."""
+        """A late answer is ignored."""
         nonce = getattr(told, told.WhichOneof("command")).nonce
         asked, found = self._asked.get(nonce, (None, None))
         if asked is stream and found is not None and not found.done():

@@ -71,15 +71,16 @@ class StoreLocation:
     def require_store(self) -> None:
         """Raises StoreNotFoundError if no store is there: when the DataFrame is created, not when it is used."""
         disk, folders = self.disk(), LogFolders.of(self.path, self.settings)
-        if self.settings != SETTINGS and not folders.one_exists(disk):
+        if folders.one_exists(disk):
+            return
+        if self.settings != SETTINGS:
             names = ", ".join(map(str, folders.all))
             raise StoreNotFoundError(f"{self.uri}: no log in {names}; expected what the option settings names")
-        if not folders.one_exists(disk):
-            found = f"no {COMMIT_LOG_FOLDER}/ in it" if disk.exists(self.path) else "no such folder"
-            raise StoreNotFoundError(
-                f"{self.uri}: {found}; expected the folder of a store, the one that holds {COMMIT_LOG_FOLDER}/, or "
-                "the option settings for a log in other folders"
-            )
+        found = f"no {COMMIT_LOG_FOLDER}/ in it" if disk.exists(self.path) else "no such folder"
+        raise StoreNotFoundError(
+            f"{self.uri}: {found}; expected the folder of a store, the one that holds {COMMIT_LOG_FOLDER}/, or the "
+            "option settings for a log in other folders"
+        )
 
 
 def parse_stores(given: Mapping[str, str]) -> tuple[tuple[StoreLocation, ...], bool]:

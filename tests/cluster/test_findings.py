@@ -21,15 +21,14 @@ from flightlog import Message, StoreSettings, handover
 from flightlog.serve.remoting.wire.codes import RequestCode
 from flightlog.tests.cluster.jars import FIRST, OLDEST
 from flightlog.tests.cluster.java_client import run_client
-from flightlog.tests.cluster.processes import MEMORY, QUICK_START, Cluster, RocketmqProcess, free_port, with_lines
+from flightlog.tests.cluster.java_words import program_of
+from flightlog.tests.cluster.processes import Cluster, RocketmqProcess, free_port, with_lines
 from flightlog.tests.cluster.states import PATIENCE_S, group_offset, is_routed, max_offset, topics, wait_until
 from flightlog.tests.support.remoting_client import RemotingClient
 from flightlog.tests.support.rocketmq_clients import Address, PythonClients
-from flightlog.tools.bench.java_program import java_command
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(900), pytest.mark.xdist_group("cluster-findings")]
 
-REFUSALS = Path(__file__).resolve().parent / "java" / "Refusals.java"
 REFUSALS_LIMIT_S = 200.0
 SETTINGS = StoreSettings.small(rocketmq_strict=False, store_host=("127.0.0.1", 1))
 """Nobody answers at this address."""
@@ -104,9 +103,8 @@ def shown(jars: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory)
 def refusals(shown: Shown, *words: str) -> dict[str, str]:
     """What RocketMQ's Java client said to each attempt; see Refusals.java."""
     home = shown.folder / "refusals"
-    home.mkdir(exist_ok=True)
-    options = [*MEMORY, QUICK_START, f"-Drocketmq.client.logRoot={home}"]
-    command = java_command(shown.jars, home, options, str(REFUSALS), shown.cluster.name_server, *words)
+    options = [f"-Drocketmq.client.logRoot={home}"]
+    command = program_of("Refusals.java", shown.jars, home, options, shown.cluster.name_server, *words)
     done = subprocess.run(
         command,
         capture_output=True,

@@ -52,9 +52,10 @@ class Relayed:
     async def running_info(self, request: Request) -> Answer:
         """What a consumer is doing: its queues, figures, and stacks if they are asked for. Of one that speaks gRPC
         stacks alone."""
-        clients, stream = self._grpc_consumer(request)
-        if clients is None or stream is None:
+        consumer = self._grpc_consumer(request)
+        if consumer is None:
             return await self._relayed(request, request.command.fields, b"")
+        clients, stream = consumer
         if not request.is_set("jstackEnable"):
             return Answer.of(NOTHING_RUNS)
         told = await self._answered(request, clients.ask_for_stacks(stream, ANSWER_S))
@@ -95,8 +96,8 @@ class Relayed:
         message = await self._off_loop.run(self._store.message_at, offset)
         if message is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
-        clients, stream = self._grpc_consumer(request)
-        if clients is not None and stream is not None:
+        if (consumer := self._grpc_consumer(request)) is not None:
+            clients, stream = consumer
             began_s = time.monotonic()
             told = await self._answered(request, clients.ask_to_consume(stream, message, ANSWER_S))
             spent_ms = int((time.monotonic() - began_s) * 1000)
@@ -107,11 +108,13 @@ class Relayed:
             fields["topicSysFlag"] = str(topic.sys_flag)
         return await self._relayed(request, fields, record_of(message))
 
-    def _grpc_consumer(self, request: Request) -> tuple[Clients | None, Call | None]:
+    def _grpc_consumer(self, request: Request) -> tuple[Clients, Call] | None:
+        """The clients that speak gRPC, and the stream of the one that is asked for; None if it is not among them."""
         clients = self._grpc_clients()
         if clients is None:
-            return None, None
-        return clients, clients.consumer(request.text("consumerGroup"), request.text("clientId", ""))
+            return None
+        stream = clients.consumer(request.text("consumerGroup"), request.text("clientId", ""))
+        return None if stream is None else (clients, stream)
 
     async def _answered(self, request: Request, question: Coroutine[Any, Any, Any]) -> Any:
         """The answer of a client that speaks gRPC. Raises Refused."""
