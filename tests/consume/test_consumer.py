@@ -16,7 +16,7 @@ from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.deliver.delivery import ConsumerStatistics
 from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.store.errors import InconsistentGroupError, ListenerResultError, StoreClosedError, UsageError
-from flightlog.tests.support import inside
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.consume.store import Store
@@ -66,12 +66,14 @@ class Seen:
         return self.numbers
 
 
-def consumer_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("flightlog-consume-")]
+def consumer_threads(before: set[threading.Thread]) -> list[str]:
+    """Those that have begun since `process.threads()` were `before`."""
+    return [name for name in process.names_since(before) if name.startswith("flightlog-consume-")]
 
 
 @pytest.mark.parametrize(("threads", "batch_size"), [(1, 1), (4, 1), (3, 7)])
 def test_every_message_is_handed_over_once_and_acknowledged(opened: Opened, threads: int, batch_size: int) -> None:
+    before = process.threads()
     store = opened()
     put(store, 150)
     seen = Seen(300)
@@ -79,7 +81,7 @@ def test_every_message_is_handed_over_once_and_acknowledged(opened: Opened, thre
         put(store, 150, first=150)
         assert seen.wait() == Counter(range(300))
     assert max(map(len, seen.batches)) <= batch_size and len(seen.threads) <= threads
-    assert consumer.statistics().consumed == 300 and not consumer_threads()
+    assert consumer.statistics().consumed == 300 and not consumer_threads(before)
     assert store.group_offsets("g", "orders") == dict.fromkeys(range(4), 75)
     store.close()
     with opened().subscribe("orders", "g") as again:
@@ -103,6 +105,7 @@ def test_a_batch_is_of_one_queue_and_as_large_as_can_be(opened: Opened) -> None:
 
 
 def test_what_fails_comes_again_and_no_thread_dies_of_it(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    before = process.threads()
     store = opened()
     put(store, 60)
     seen = Seen(60, fails=lambda message: int(message.body) % 3 == 0 and message.attempt < 4)
@@ -111,7 +114,7 @@ def test_what_fails_comes_again_and_no_thread_dies_of_it(opened: Opened, caplog:
         Consumer(store, "orders", "g", seen, threads=3, back_off=AT_ONCE) as consumer,
     ):
         assert seen.wait() == Counter(range(60))
-        assert len(consumer_threads()) == 3
+        assert len(consumer_threads(before)) == 3
     told = consumer.statistics()
     assert (told.consumed, told.failed, told.in_flight, told.lag) == (60, 60, 0, 0)
     assert told.listener_ms.count == 120
@@ -193,6 +196,7 @@ def test_a_message_given_back_comes_not_before_its_time(opened: Opened, monkeypa
 
 
 def test_close_waits_for_the_listener_and_commits(opened: Opened) -> None:
+    before = process.threads()
     store = opened()
     put(store, 1)
     is_called, may_end = threading.Event(), threading.Event()
@@ -210,7 +214,7 @@ def test_close_waits_for_the_listener_and_commits(opened: Opened) -> None:
     put(store, 4, first=1)  # comes too late for this one
     may_end.set()
     closing.join(LIMIT_S)
-    assert closed == [True] and not consumer_threads()
+    assert closed == [True] and not consumer_threads(before)
     assert sum(store.group_offsets("g", "orders").values()) >= 1
     assert store.group_offsets("g", "orders")[0] == 1 and consumer.close()
 
@@ -259,13 +263,14 @@ def test_a_listener_may_close_its_consumer(opened: Opened) -> None:
 
 
 def test_closing_the_store_ends_its_consumers(opened: Opened) -> None:
+    before = process.threads()
     store = opened()
     put(store, 10)
     seen = Seen(10)
     consumer = Consumer(store, "orders", "g", seen).start()
     seen.wait()
     store.close()
-    assert consumer.close() and not consumer_threads()
+    assert consumer.close() and not consumer_threads(before)
     with pytest.raises(StoreClosedError):
         Consumer(store, "orders", "g", seen).start()
 

@@ -14,6 +14,7 @@ import pytest
 from flightlog import Consumer, Message, ReceivedMessage
 from flightlog.consume.deliver.back_off import BackOff
 from flightlog.store.errors import UsageError
+from flightlog.tests.support import process
 
 if TYPE_CHECKING:
     from flightlog.consume.store import Store
@@ -28,8 +29,9 @@ def put(store: Store, count: int) -> None:
         store.put(Message("orders", b"%d" % number, queue_id=None))
 
 
-def consume_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("flightlog-consume-")]
+def consume_threads(before: set[threading.Thread]) -> list[str]:
+    """Those that have begun since `process.threads()` were `before`."""
+    return [name for name in process.names_since(before) if name.startswith("flightlog-consume-")]
 
 
 class Seen:
@@ -50,13 +52,14 @@ class Seen:
 
 @pytest.mark.parametrize(("batch_size", "ordered"), [(1, False), (7, False), (1, True), (7, True)])
 def test_every_message_is_awaited_once_and_acknowledged(opened: Opened, batch_size: int, ordered: bool) -> None:
+    before = process.threads()
     store, seen = opened(), Seen(40)
     put(store, 40)
     with Consumer(store, "orders", "g", seen, batch_size=batch_size, ordered=ordered):
         assert seen.all_there.wait(LIMIT_S)
     assert seen.numbers == Counter(range(40)) and len(seen.loops) == 1
     assert sum(store.group_offsets("g", "orders").values()) == 40
-    assert not consume_threads()
+    assert not consume_threads(before)
     assert all(loop.is_closed() for loop in seen.loops)
 
 
@@ -110,12 +113,13 @@ def test_one_that_fails_has_its_messages_again(opened: Opened) -> None:
 
 
 def test_async_with_runs_it_in_the_loop_that_is_there(opened: Opened) -> None:
+    before = process.threads()
     store, seen = opened(), Seen(20)
     put(store, 20)
 
     async def main() -> None:
         async with Consumer(store, "orders", "g", seen) as consumer:
-            assert len([name for name in consume_threads() if name.endswith("-loop")]) == 0
+            assert len([name for name in consume_threads(before) if name.endswith("-loop")]) == 0
             await asyncio.to_thread(seen.all_there.wait, LIMIT_S)
             with pytest.raises(UsageError, match="to_thread"):
                 consumer.close()
@@ -123,7 +127,7 @@ def test_async_with_runs_it_in_the_loop_that_is_there(opened: Opened) -> None:
 
     asyncio.run(main())
     assert sum(store.group_offsets("g", "orders").values()) == 20
-    assert not consume_threads()
+    assert not consume_threads(before)
 
 
 def test_async_with_and_a_listener_that_is_a_function(opened: Opened) -> None:
@@ -139,6 +143,7 @@ def test_async_with_and_a_listener_that_is_a_function(opened: Opened) -> None:
 
 
 def test_close_waits_for_what_is_awaited(opened: Opened) -> None:
+    before = process.threads()
     store, is_called = opened(), threading.Event()
     put(store, 1)
 
@@ -149,9 +154,8 @@ def test_close_waits_for_what_is_awaited(opened: Opened) -> None:
     is_closing = threading.Event()
     consumer = Consumer(store, "orders", "g", listener).start()
     assert is_called.wait(LIMIT_S)
-    assert not consumer.close(0), "its coroutine goes on"
-    assert [name for name in consume_threads() if name.endswith("-loop")], "and its loop with it"
-    loop = next(thread for thread in threading.enumerate() if thread.name.endswith("-loop"))
+    assert not consumer.close(0), "its coroutine goes on, and its loop with it"
+    [loop] = [thread for thread in process.threads() - before if thread.name.endswith("-loop")]
     is_closing.set()
     loop.join(LIMIT_S)
     assert not loop.is_alive()

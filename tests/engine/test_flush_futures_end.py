@@ -250,11 +250,12 @@ def test_a_handle_may_be_collected_in_a_thread_of_its_own_store(
     name: str, path: Path, disk: FaultyDisk, assert_clean: AssertClean, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A garbage collection comes wherever it comes: here in the middle of a sync."""
+    before = process.threads()
     holder = [open_store(path, disk)]
     disk.release()
     future = holder[0].put_async(Message("t", b"second"))
     assert future.result(60).status is PutStatus.PUT_OK
-    [thread] = [thread for thread in threading.enumerate() if thread.name == name]
+    [thread] = [thread for thread in process.threads() - before if thread.name == name]
     meet = disk.meet
 
     def drop(operation: str, place: Path) -> None:

@@ -68,11 +68,10 @@ def test_under_async_flush_it_is_done_when_it_is_returned(tmp_path: Path, assert
 
 
 def test_it_is_durable_and_visible_once_it_is_done(store: flightlog.Store, disk: FaultyDisk) -> None:
-    names = [thread.name for thread in threading.enumerate()]
-    assert "flightlog-sync" not in names and "flightlog-pending" not in names
+    before = process.threads()
     disk.hold("sync", "/commitlog/")
     future = store.put_async(Message("t", b"second"))
-    assert {"flightlog-sync", "flightlog-pending"} <= {thread.name for thread in threading.enumerate()}
+    assert process.names_since(before) == ["flightlog-pending", "flightlog-sync"]
     assert disk.held.acquire(timeout=60)
     assert not future.done() and store.queues()["t", 0] == (0, 1)
     disk.release()

@@ -259,7 +259,7 @@ def test_folder_is_untouched(
         return
     before, threads = fingerprint(store), process.threads()
     with watch_opens() as opened, flightlog.open_read_only(store) as view:
-        assert process.threads() == threads
+        assert process.threads() <= threads
         read_all(view, on_corrupt="skip")
         view.verify()
         view.refresh()

@@ -16,16 +16,13 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.open import log_sync
 from flightlog.store.errors import FlightlogError, ThreadStartError
+from flightlog.tests.support import process
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
 
 SETTINGS = StoreSettings(segment_size=1 << 16, queue_file_entries=50)
 REFUSAL = "can't start new thread"
-
-
-def threads_of_stores() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("flightlog-")}
 
 
 class Starts:
@@ -69,13 +66,13 @@ def test_each_start_of_a_thread_that_fails_while_opening(
     assert needed >= 5, "the log's sync, and two for each service"
     for refused in range(1, needed + 1):
         path = copy_store(killed, tmp_path / str(refused))
-        before = threads_of_stores()
+        before = process.threads()
         starts.count, starts.refused = 0, refused
         with pytest.raises(ThreadStartError, match=REFUSAL) as raised:
             flightlog.open(path, SETTINGS)
         assert isinstance(raised.value, FlightlogError) and isinstance(raised.value, RuntimeError)
         assert raised.value.thread.startswith("flightlog-") and "ulimit" in str(raised.value)
-        assert threads_of_stores() <= before, "a thread of the failed open still runs"
+        assert process.threads() <= before, "a thread of the failed open still runs"
         starts.refused = -1
         with flightlog.open(path, SETTINGS) as store:  # the lock is free, although the error is still held
             assert [m.body for m in store.read("t", 0)] == [b"sound", b"last"]

@@ -174,7 +174,7 @@ def test_it_leaves_no_trace(
                 (tmp_path / "s" / name).write_bytes(content)
         before, threads = fingerprint(tmp_path / "s"), process.threads()
         with watch_opens() as opened, flightlog.open_read_only(tmp_path / "s") as view:
-            assert process.threads() == threads
+            assert process.threads() <= threads
             assert numbers(view) == list(range(100))
             assert view.verify().is_clean
             view.refresh()

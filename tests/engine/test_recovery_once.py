@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from flightlog.index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from flightlog.store.errors import DiskError
 from flightlog.store.log import log_reader
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import process
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
@@ -125,11 +125,11 @@ def test_what_keeps_the_log_from_the_disk_ends_the_open(
         put_all_kinds(store, with_batches=True)
         ends = store.queues()
         killed = copy_as_killed(tmp_path / "live", tmp_path / "killed")
-    disk = FaultyDisk()
+    disk, before = FaultyDisk(), process.threads()
     fault = disk.fail(operation, "commitlog", errno.EIO)
     with pytest.raises(DiskError, match="commitlog"):
         flightlog.open(killed, settings, disk=disk)
-    assert fault.hits and not any(thread.name.startswith("flightlog-log-sync") for thread in threading.enumerate())
+    assert fault.hits and process.threads() <= before
     disk.heal()
     with flightlog.open(killed, settings, disk=disk) as store:
         assert store.queues() == ends

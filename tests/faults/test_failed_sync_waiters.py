@@ -12,7 +12,6 @@ Until the store is opened again: then everything that was acknowledged is there.
 from __future__ import annotations
 
 import errno
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +25,7 @@ import flightlog
 from flightlog import FlushMode, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import DiskError, StorePoisonedError, SyncFailedError
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import inside
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean
@@ -65,7 +64,7 @@ def reopens_with_what_was_acknowledged(
 def test_every_waiter_gets_the_error(
     who_leads: str, tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
 ) -> None:
-    path = tmp_path / "store"
+    path, before = tmp_path / "store", process.threads()
     store = flightlog.open(path, SYNC, disk=disk)
     for _ in range(BEFORE):
         acknowledged.put(store, acknowledged.message())
@@ -122,7 +121,7 @@ def test_every_waiter_gets_the_error(
     assert acknowledged.check(store) == BEFORE, "a message that nobody acknowledged is visible"
     store.close()
     assert disk.count("sync", "/commitlog/") == syncs + 1
-    assert {thread.name for thread in threading.enumerate()} & {"flightlog-sync", "flightlog-pending"} == set()
+    assert not {"flightlog-sync", "flightlog-pending"} & set(process.names_since(before))
     assert (path / "abort").exists()
     reopens_with_what_was_acknowledged(path, disk, acknowledged, assert_clean)
 

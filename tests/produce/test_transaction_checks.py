@@ -31,7 +31,7 @@ from flightlog.schedule.delivered import HALF_TOPIC
 from flightlog.store.errors import InconsistentGroupError, StoreClosedError, UsageError
 from flightlog.testing import kill
 from flightlog.testing.clock import ManualClock
-from flightlog.tests.support import inside
+from flightlog.tests.support import inside, process
 
 TOPIC, GROUP = "orders", "billing"
 AssertClean = Callable[[Path], None]
@@ -331,9 +331,10 @@ def test_the_thread_of_the_store(tmp_path: Path, how: str) -> None:
 
 
 def test_a_store_without_transactions_has_no_thread_for_them(tmp_path: Path) -> None:
+    before = process.threads()
     with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
         Producer(store).send(Message(TOPIC, b"a"))
-        assert "flightlog-transactions" not in {thread.name for thread in threading.enumerate()}
+        assert "flightlog-transactions" not in process.names_since(before)
 
 
 def test_half_messages_that_name_no_place(

@@ -18,6 +18,11 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("flightlog")}
 
 
+def names_since(before: set[threading.Thread]) -> list[str]:
+    """Those that have begun since `threads()` were these, by name."""
+    return sorted(thread.name for thread in threads() - before)
+
+
 def descriptors(folder: Path) -> list[str]:
     """The files below a folder that this process has open, each as often as it is."""
     found = []
