@@ -349,7 +349,10 @@ def test_a_sync_wakes_one_of_those_whom_it_serves_and_that_one_the_next() -> Non
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_who_comes_late_to_its_turn_wakes_all_who_are_left(wait_until: WaitUntil, is_late: bool) -> None:
+def test_who_comes_late_to_its_turn_wakes_all_who_are_left(
+    wait_until: WaitUntil, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pure_group_commit, "RECHECK_S", LATER_S)  # it may not find by itself that it is served
     group_commit = pure()
     may_end, is_leading = threading.Event(), threading.Event()
 
