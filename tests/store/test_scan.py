@@ -69,10 +69,10 @@ class BadSectorError(Exception):
 
 def test_steps_that_are_taken_ahead_fail_and_end_in_their_turn() -> None:
     raw = log_of(*[100] * 50)
-    readers: set[str] = set()
+    readers: set[threading.Thread] = set()
 
     def read(at: int, size: int) -> bytes:
-        readers.add(threading.current_thread().name)
+        readers.add(threading.current_thread())
         if at + size > len(raw) // 2:
             raise BadSectorError
         return raw[at : at + size]
@@ -88,8 +88,8 @@ def test_steps_that_are_taken_ahead_fail_and_end_in_their_turn() -> None:
     abandoned = begin()
     next(abandoned)
     del abandoned
-    assert readers and threading.current_thread().name not in readers
-    assert readers.isdisjoint(thread.name for thread in threading.enumerate())
+    assert readers and threading.current_thread() not in readers
+    assert readers.isdisjoint(threading.enumerate())
 
 
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(8, 500), st.integers(0, 200))
