@@ -14,6 +14,7 @@ import flightlog
 from flightlog import CompressionType, Message, StoreSettings
 from flightlog.store.errors import CorruptBodyError, InvalidMessageError, MissingExtraError, UsageError
 from flightlog.store.format.compression import compress, compression_of, decompress
+from flightlog.tests.support import process
 
 KINDS = list(CompressionType)
 NOISE = random.Random(7).randbytes(300_000)
@@ -122,4 +123,4 @@ def test_the_libraries_are_imported_when_they_are_needed() -> None:
         "import sys, flightlog; from flightlog.store.format.compression import *;"
         "compress(b'', CompressionType.ZLIB); assert not {'lz4', 'zstandard'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=process.LIMIT_S)

@@ -234,7 +234,7 @@ from flightlog.store.format.frame import FRAME_DTYPE
 size, rounds = int(sys.argv[2]), int(sys.argv[3])
 with open(sys.argv[1], "r+b") as file:
     view, rows = memoryview(mmap.mmap(file.fileno(), 0)), np.zeros(1, FRAME_DTYPE)
-found, deadline = [], time.monotonic() + 60
+found, deadline = [], time.monotonic() + 240
 def wait(ready):
     while not ready():
         if time.monotonic() > deadline:
@@ -267,7 +267,7 @@ def test_record_appears_whole_or_not_at_all(tmp_path: Path) -> None:
                 encode(shared, physical_offset=0, body=body)
                 while shared[-3] != i and watcher.poll() is None:
                     pass
-            assert watcher.communicate(timeout=60)[0].strip() == "{(1, 0, 1)}"
+            assert watcher.communicate(timeout=240)[0].strip() == "{(1, 0, 1)}"
         finally:
             watcher.kill()
             watcher.wait()

@@ -9,6 +9,7 @@ import pytest
 
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.disk.parallel import each
+from flightlog.tests.support import process
 
 
 class FarDisk(RealDisk):
@@ -31,7 +32,7 @@ def test_another_machine_is_asked_for_several_at_a_time_and_answers_stay_in_orde
     together = threading.Barrier(8)
 
     def wait(number: int) -> int:
-        together.wait(timeout=60)
+        together.wait(timeout=process.LIMIT_S)
         return number
 
     assert list(each(FarDisk(), wait, range(64))) == list(range(64))

@@ -21,6 +21,7 @@ import flightlog
 from flightlog import Message, StoredMessage, StoreSettings
 from flightlog.engine.read.selection import Selection
 from flightlog.tests.support import signals
+from flightlog.tests.support.process import LIMIT_S
 from flightlog.tools.commands.look.tail import coming
 from flightlog.tools.records.fields import NAMES, iso_time
 
@@ -236,7 +237,7 @@ def test_what_comes_is_followed(following: tuple[flightlog.Store, subprocess.Pop
     assert [process.stdout.readline() for _ in range(50)] == [f"{number}\n" for number in range(50)]
     putting.join()
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(LIMIT_S) == 130
     assert process.stderr.read() == ""
 
 

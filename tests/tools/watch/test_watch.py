@@ -19,6 +19,7 @@ from flightlog import Message, StoreSettings
 from flightlog.consume.store_metrics import StoreMetric
 from flightlog.tests.support import signals
 from flightlog.tests.support.clocks import ClockAhead
+from flightlog.tests.support.process import LIMIT_S
 from flightlog.tools.commands.watch.stats_screen import line_of, screen
 from flightlog.tools.prometheus_text import prometheus_text
 from flightlog.tools.rates import a_minute_ago, rates, sample
@@ -141,7 +142,7 @@ def test_a_live_writer_is_watched(watching: tuple[flightlog.Store, subprocess.Po
             break
     assert came == pytest.approx(50, rel=0.05)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(LIMIT_S) == 130
     assert process.stderr.read() == ""
 
 
