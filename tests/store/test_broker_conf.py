@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,11 @@ def read(tmp_path: Path, text: str | bytes) -> BrokerConf:
     return read_broker_conf(conf(tmp_path, text))
 
 
+def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What this thread has logged: other tests may have left some that do, too."""
+    return [record for record in caplog.records if record.thread == threading.get_ident()]
+
+
 def pairs(raw: bytes) -> list[tuple[str, str]]:
     return [(key, value) for _, key, value in parse_properties(raw)]
 
@@ -172,14 +178,14 @@ def test_ignored_settings_are_listed_without_their_values(tmp_path: Path, caplog
         )
     assert found.ignored == ("objectStoreSecretKey", "initAuthenticationUser") and found.mapped == ("flushDiskType",)
     assert "12345678" not in caplog.text + repr(found)
-    assert [record.levelname for record in caplog.records] == ["INFO"]
-    assert caplog.records[0].__dict__["ignored"] == found.ignored
+    assert [record.levelname for record in told(caplog)] == ["INFO"]
+    assert told(caplog)[0].__dict__["ignored"] == found.ignored
 
 
 def test_a_name_that_is_no_setting_is_named_without_its_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = read(tmp_path, "flushDiskTyp=SYNC_FLUSH\nsecretKey=12345678\nlistenPort=1\n")
     assert found.unknown == ("flushDiskTyp", "secretKey") and found.ignored == ()
-    [record] = caplog.records
+    [record] = told(caplog)
     assert "no settings of RocketMQ 5.3.3" in record.getMessage() and "flushDiskTyp, secretKey" in record.getMessage()
     assert "12345678" not in caplog.text + repr(found)
 
@@ -238,13 +244,13 @@ def test_a_promise_that_is_not_kept_is_named(tmp_path: Path, caplog: pytest.LogC
     found = read(tmp_path, f"brokerName=a\n{name} = {value}\n")
     [promise] = found.unkept
     assert promise[:3] == (name, value, 2) and promise.is_safety == (name in SAFETY)
-    [record] = caplog.records
+    [record] = told(caplog)
     assert f"broker.conf, line 2: {name} = {value}: {promise.why}" in record.getMessage()
     assert (record.__dict__["setting"], record.__dict__["line"]) == (name, 2)
     assert [name in text for text in found.settings.unkept_promises] == [True] * (name in SAFETY)
     caplog.clear()
     if name in SILENT or name not in PROMISING:
-        assert read(tmp_path, f"{name} = {SILENT.get(name, 'false')}\n").unkept == () and not caplog.records
+        assert read(tmp_path, f"{name} = {SILENT.get(name, 'false')}\n").unkept == () and not told(caplog)
 
 
 def test_opening_for_writing_refuses_safety_promises_by_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -263,7 +269,7 @@ def test_opening_for_writing_refuses_safety_promises_by_name(tmp_path: Path, cap
     caplog.clear()
     with flightlog.open_read_only(tmp_path / "store", settings) as view:
         assert [message.body for message in view.read("orders")] == [b"one"]
-    [record] = caplog.records
+    [record] = told(caplog)
     assert record.levelname == "WARNING" and "brokerRole = SYNC_MASTER" in record.getMessage()
     assert record.__dict__["unkept_promises"] == settings.unkept_promises
 
