@@ -99,9 +99,9 @@ def test_close_completes_every_future(path: Path, disk: FaultyDisk, assert_clean
     assert disk.held.acquire(timeout=60)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(store.close)
+        process.wait_until(lambda: store.is_closed)
         with pytest.raises(StoreClosedError):
-            while True:
-                store.put(Message("t", b"late"))  # until the closer has come so far
+            store.put(Message("t", b"late"))
         assert not closing.done() and not any(future.done() for future in futures)
         disk.release()
         closing.result(60)
@@ -256,10 +256,11 @@ def test_a_handle_may_be_collected_in_a_thread_of_its_own_store(
     future = holder[0].put_async(Message("t", b"second"))
     assert future.result(60).status is PutStatus.PUT_OK
     [thread] = [thread for thread in process.threads() - before if thread.name == name]
-    meet = disk.meet
+    meet, is_back = disk.meet, threading.Event()
 
     def drop(operation: str, place: Path) -> None:
         if threading.current_thread() is thread and holder:
+            assert is_back.wait(process.LIMIT_S), "a put that is under way holds the handle, too"
             with pytest.warns(ResourceWarning, match="never closed"):
                 holder.clear()
                 gc.collect()
@@ -268,9 +269,11 @@ def test_a_handle_may_be_collected_in_a_thread_of_its_own_store(
     monkeypatch.setattr(disk, "meet", drop)
     if name == "flightlog-sync":
         future = holder[0].put_async(Message("t", b"third"))
+        is_back.set()
         assert future.result(60).status is PutStatus.PUT_OK
     else:
         holder[0].put(Message("t", b"third", wait_store_ok=False))
+        is_back.set()
     thread.join(60)
     assert not thread.is_alive()
     assert assert_clean(path).last_writer.value == "flightlog, closed"
@@ -279,7 +282,8 @@ def test_a_handle_may_be_collected_in_a_thread_of_its_own_store(
 
 PROGRAM = """
 import sys, flightlog
-store = flightlog.open(sys.argv[1], flightlog.StoreSettings.small(flush_mode=flightlog.FlushMode.SYNC))
+settings = flightlog.StoreSettings.small(flush_mode=flightlog.FlushMode.SYNC, sync_flush_timeout_ms=240_000)
+store = flightlog.open(sys.argv[1], settings)
 for i in range(200):
     store.put_async(flightlog.Message("t", b"%d" % i)).add_done_callback(lambda f: print(f.result().status.name))
 """
@@ -287,7 +291,11 @@ for i in range(200):
 
 def test_a_program_that_ends_with_futures_pending(path: Path, assert_clean: AssertClean) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, str(path)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-P", "-c", PROGRAM, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=process.LIMIT_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == ["PUT_OK"] * 200
