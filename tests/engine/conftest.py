@@ -78,7 +78,7 @@ def nothing_stays() -> Iterator[None]:
     threads = process.threads()
     yield
     gc.collect()
-    assert process.threads() <= threads
+    process.wait_until(lambda: process.threads() <= threads)
 
 
 @pytest.fixture
