@@ -33,7 +33,7 @@ def nothing_stays(tmp_path: Path) -> Iterator[None]:
     threads = process.threads()
     yield
     gc.collect()
-    assert process.threads() <= threads
+    process.wait_until(lambda: process.threads() <= threads)
     assert process.descriptors(tmp_path) == []
 
 
