@@ -157,7 +157,12 @@ def test_close_while_threads_read(path: Path, kernel: str, assert_clean: AssertC
 def test_close_while_threads_put(path: Path, mode: FlushMode, kernel: str, assert_clean: AssertClean) -> None:
     """Every put returned, and is there, or raised StoreClosedError; nothing is written once the store is closed."""
     settings = StoreSettings(
-        segment_size=64 << 10, queue_file_entries=100, allocate_step_size=16 << 10, flush_mode=mode, flush_interval_ms=5
+        segment_size=64 << 10,
+        queue_file_entries=100,
+        allocate_step_size=16 << 10,
+        flush_mode=mode,
+        flush_interval_ms=5,
+        sync_flush_timeout_ms=240_000,
     )
     done: dict[tuple[str, int, int], bytes] = {}
     for number in range(15):

@@ -32,6 +32,7 @@ def come_and_go(path: Path, mode: FlushMode, shared: memoryview[int]) -> None:
         flush_mode=mode,
         flush_interval_ms=1,
         queue_flush_interval_ms=2,
+        sync_flush_timeout_ms=240_000,
     )
     while True:
         with flightlog.open(path, settings) as store:

@@ -24,7 +24,7 @@ import flightlog
 root, mode, rounds, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 settings = flightlog.StoreSettings(
     segment_size=16384, queue_file_entries=20, flush_mode=flightlog.FlushMode[mode], flush_interval_ms=5,
-    queue_flush_interval_ms=10,
+    queue_flush_interval_ms=10, sync_flush_timeout_ms=240_000,
 )
 number = 0
 for _ in range(rounds):

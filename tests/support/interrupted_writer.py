@@ -24,7 +24,12 @@ def main() -> None:
     path, mode, calls = sys.argv[1], flightlog.FlushMode[sys.argv[2]], int(sys.argv[3])
     faulthandler.dump_traceback_later(400, exit=True)  # a lock left behind would hang for ever
     settings = flightlog.StoreSettings(
-        segment_size=SEGMENT_SIZE, queue_file_entries=100, flush_mode=mode, flush_interval_ms=3, allocate_step_size=8192
+        segment_size=SEGMENT_SIZE,
+        queue_file_entries=100,
+        flush_mode=mode,
+        flush_interval_ms=3,
+        sync_flush_timeout_ms=240_000,
+        allocate_step_size=8192,
     )
     # Any thread may take the timer's signal, and the main thread then hears of it later, outside of the call.
     is_armed = False
@@ -66,7 +71,7 @@ def main() -> None:
                 is_armed = False
                 interrupted += 1
                 reach_s *= 1.05
-            results += [future.result(60) for future in futures]
+            results += [future.result(240) for future in futures]
             for i, result in enumerate(results):
                 acknowledged.append((result.topic, result.queue_id, result.queue_offset, number + i))
             number += count

@@ -205,6 +205,7 @@ def write(path: str, mode: str, order: dict[str, Any]) -> None:
         flush_mode=flightlog.FlushMode[mode],
         flush_interval_ms=5,
         queue_flush_interval_ms=10,
+        sync_flush_timeout_ms=240_000,
         allocate_step_size=16 << 10,
         accept_future_store_time=True,
     )
