@@ -194,7 +194,7 @@ def test_garbage_that_an_open_must_look_at(
 ) -> None:
     """Behind what was synced into queues when the writer died, with intact records behind it: nothing is cut."""
     path = tmp_path / "store"
-    with flightlog.open(tmp_path / "live", settings(queue_flush_interval_ms=3_600_000)) as store:
+    with flightlog.open(tmp_path / "live", settings(flush_interval_ms=3_600_000)) as store:
         store.put_many([Message("orders", body(i), queue_id=i % 2) for i in range(MESSAGES)])
         store.flush()
         copy_as_killed(tmp_path / "live", path)

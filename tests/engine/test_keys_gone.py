@@ -17,7 +17,7 @@ from flightlog.tests.support import inside
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
 
-SETTINGS = StoreSettings.small(index_slots=100, index_entries=400)
+SETTINGS = StoreSettings.small(index_slots=100, index_entries=400, flush_interval_ms=3_600_000)
 COUNT = 1500
 WHICH = {"all": slice(None), "the oldest": slice(3), "the newest": slice(-1, None)}
 
@@ -88,8 +88,7 @@ def test_a_query_is_answered_in_full_while_another_thread_makes_the_index_anew(
     """It is on its way from file to file, and all of them go: it begins again with those that are made."""
     monkeypatch.setattr(index_folder, "MOST_MAPPED", 0)  # else it would not have to open the file once more
     disk, answers = FaultyDisk(), list[list[int]]()
-    settings = StoreSettings.small(index_slots=100, index_entries=400, flush_interval_ms=3_600_000)
-    with flightlog.open(tmp_path / "store", settings, disk=disk) as store:
+    with flightlog.open(tmp_path / "store", SETTINGS, disk=disk) as store:
         put(store)
         assert len(found(store)) == COUNT
         files = sorted((tmp_path / "store" / "index").iterdir())

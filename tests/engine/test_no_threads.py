@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ class Starts:
 
 def killed_store(path: Path, copy_store: Callable[[Path, Path], Path]) -> Path:
     """With a delayed message, which the next open starts a thread for, and a tail that it writes again."""
-    with flightlog.open(path / "store", SETTINGS) as store:
+    with flightlog.open(path / "store", replace(SETTINGS, flush_interval_ms=3_600_000)) as store:
         store.put(Message("t", b"sound"))
         store.put(Message("t", b"later", delay_level=18))
         store.put(Message("t", b"last"))

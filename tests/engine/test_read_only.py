@@ -127,7 +127,11 @@ def test_what_is_not_durable_is_not_visible_under_sync_flush(tmp_path: Path, ass
     """Not to this process, not to a view, and not where a put did not wait for it."""
     disk = FaultyDisk()
     settings = StoreSettings(
-        segment_size=SEGMENT_SIZE, queue_file_entries=10, flush_mode=FlushMode.SYNC, sync_flush_timeout_ms=50
+        segment_size=SEGMENT_SIZE,
+        queue_file_entries=10,
+        flush_mode=FlushMode.SYNC,
+        flush_interval_ms=3_600_000,
+        sync_flush_timeout_ms=50,
     )
     with flightlog.open(tmp_path, settings, disk=disk) as store:
         store.put(message(0))
