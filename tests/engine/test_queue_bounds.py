@@ -25,7 +25,7 @@ CALLS: dict[str, Put] = {
     "put": lambda store, topic, queue_id: store.put(Message(topic, b"x", queue_id=queue_id)),
     "put_async": lambda store, topic, queue_id: store.put_async(Message(topic, b"x", queue_id=queue_id)).result(),
     "put_many": lambda store, topic, queue_id: store.put_many([Message(topic, b"x", queue_id=queue_id)] * 2),
-    "put, delayed": lambda store, topic, queue_id: store.put(Message(topic, b"x", queue_id=queue_id, delay_level=1)),
+    "put, delayed": lambda store, topic, queue_id: store.put(Message(topic, b"x", queue_id=queue_id, delay_level=18)),
     "queue": lambda store, topic, queue_id: store.queue(topic, queue_id).append(b"x"),
     "append_columns": lambda store, topic, queue_id: store.append_columns(
         topic, {"body": [b"x", b"y"], "queue_id": [queue_id, queue_id]}
