@@ -120,8 +120,9 @@ def test_a_burst_is_not_prepared_for_on_a_disk_that_fills_up(
         inside.allow_for_burst(store, 100 * MIB)
         put(store, 1)
         assert inside.prepare_service(store).settled(timeout_s=60)
-        put(store, 100 * 16)
-        monkeypatch.setattr(disk, "free_size", lambda path: 64 * MIB)
+        with one_burst(store, monkeypatch):
+            put(store, 100 * 16)
+            monkeypatch.setattr(disk, "free_size", lambda path: 64 * MIB)
         assert inside.prepare_service(store).settled(timeout_s=60)
         assert inside.active_segment(store).populated <= inside.log(store).end + 64 * MIB + FOLIO_SIZE
         monkeypatch.undo()
@@ -160,5 +161,5 @@ def test_preparing_ends_where_blocks_end_before_what_is_wished_for(
     with flightlog.open(tmp_path, settings(allocate_step_size=1 * MIB), clock=clock) as store:
         for _ in range(8):
             put(store, 16)
-            assert inside.prepare_service(store).settled(timeout_s=20)
+            assert inside.prepare_service(store).settled(process.LIMIT_S)
     assert assert_clean(tmp_path).is_clean
