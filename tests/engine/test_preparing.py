@@ -174,7 +174,7 @@ def test_an_idle_store_prepares_nothing(tmp_path: Path, wait_until: WaitUntil, a
         inside.log(store).prepare = prepare  # type: ignore[method-assign]
         put(store, 1)
         wait_until(lambda: rounds)
-        process.wait_until_still(lambda: len(rounds))
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         count = len(rounds)
         for _ in range(100):
             store.put(Message("t", b"small"))
