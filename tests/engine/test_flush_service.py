@@ -175,7 +175,7 @@ def test_what_lacks_room_is_tried_again_without_another_put(
         wait_until(lambda: inside.dispatcher(store).is_stalled)
         disk.heal()
         wait_for_rounds(store, wait_until)
-        assert not inside.dispatcher(store).is_stalled
+        wait_until(lambda: not inside.dispatcher(store).is_stalled)
     assert assert_clean(path).records == 2
 
 
