@@ -23,8 +23,8 @@ SMALL = StoreSettings(segment_size=16 << 10, queue_file_entries=50, key_index=Fa
 class Lines:
     """What was logged since it was asked last."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self._caplog = caplog
+    def __init__(self, caplog: pytest.LogCaptureFixture, folder: Path) -> None:
+        self._caplog, self._folder = caplog, str(folder)
 
     def take(self) -> list[tuple[str, str, str]]:
         """(logger, level, text)."""
@@ -33,7 +33,8 @@ class Lines:
     def records(self) -> list[logging.LogRecord]:
         found = [record for record in self._caplog.records if record.name.startswith("flightlog.")]
         self._caplog.clear()
-        return found
+        # Stores of other tests may end at any time.
+        return [record for record in found if record.__dict__.get("path", self._folder).startswith(self._folder)]
 
     def one(self, name: str, level: str, **fields: Any) -> str:
         """The text of the one line that there is, which has these fields."""
@@ -46,9 +47,9 @@ class Lines:
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Lines:
+def lines(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Lines:
     caplog.set_level(logging.DEBUG, "flightlog")
-    return Lines(caplog)
+    return Lines(caplog, tmp_path)
 
 
 def test_open_and_close(tmp_path: Path, lines: Lines, assert_clean: AssertClean) -> None:
