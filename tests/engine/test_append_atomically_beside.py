@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import flightlog
 from flightlog import Message, StoreSettings, TopicColumns
+from flightlog.tests.support import process
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale
@@ -83,11 +84,11 @@ def test_puts_and_a_deletion_of_other_threads_wait_and_readers_see_all_rows_or_n
 
             assert store.append_atomically(rows()).count == 81
             for thread in others:
-                thread.join(60)
+                thread.join(process.LIMIT_S)
                 assert not thread.is_alive(), "two threads wait for each other"
             put += 10
         stop.set()
-        reader.join(60)
+        reader.join(process.LIMIT_S)
         assert not errors
         assert max(seen) == 80 * rounds
         assert {count % 80 for count in seen} == {0}

@@ -33,6 +33,7 @@ from flightlog.engine.read_only import ReadOnlyStore
 from flightlog.produce.faults import FaultRules
 from flightlog.produce.send_errors import NoRouteError, SendManyError
 from flightlog.store.errors import StoreClosedError, UsageError
+from flightlog.tests.support import process
 
 Call = Callable[[Any], object]
 Answers = dict[str, tuple[Call, object]]
@@ -268,7 +269,7 @@ def test_a_closed_view(store: flightlog.Store) -> None:
 @pytest.mark.parametrize("closed", ["member", "store"])
 def test_a_closed_subscription(store: flightlog.Store, closed: str, ordered: bool) -> None:
     member = store.subscribe("t", "g", member="m", ordered=ordered)
-    on = SimpleNamespace(on=member, received=member.receive(5))
+    on = SimpleNamespace(on=member, received=member.receive(process.LIMIT_S))
     assert on.received is not None
     (member if closed == "member" else store).close()
     check_answers(SUBSCRIPTION, on)

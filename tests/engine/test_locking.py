@@ -96,7 +96,7 @@ LOOKS: dict[str, Callable[[flightlog.Store], object]] = {
     "attempt here": lambda store: pytest.raises(StoreLockedError, flightlog.open, store.path),
     "attempt elsewhere": lambda store: run(TRY_TO_OPEN, store.path),
     "command": lambda store: subprocess.run(
-        [sys.executable, "-P", "-m", "flightlog", "info", str(store.path)], check=True, capture_output=True, timeout=60
+        [sys.executable, "-P", "-m", "flightlog", "info", str(store.path)], check=True, capture_output=True, timeout=240
     ),
 }
 
@@ -165,5 +165,5 @@ def test_each_byte_of_the_lock_is_asked_about_alone(byte: int, tmp_path: Path) -
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
         assert (is_held(tmp_path), is_served(tmp_path)) == (byte == 0, byte == 1)
-        holder.communicate(timeout=60)
+        holder.communicate(timeout=240)
     assert not is_held(tmp_path) and not is_served(tmp_path)

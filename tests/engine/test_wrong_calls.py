@@ -38,7 +38,7 @@ from flightlog.produce.faults import FaultRules
 from flightlog.store.errors import InvalidArgumentError, InvalidMessageError, InvalidSettingsError, WrongTypeError
 from flightlog.store.timer_errors import InvalidTimerError, TimerTooLateError, UnknownTimerError
 from flightlog.testing.clock import ManualClock
-from flightlog.tests.support import inside
+from flightlog.tests.support import inside, process
 
 Call = Callable[[Any], object]
 Row = tuple[Call, type[Exception], str, str]
@@ -549,7 +549,7 @@ def test_what_means_the_same_is_taken(opened: Opened) -> None:
     assert store.query("t", "k", at, at).messages == store.query("t", "k", NOW_MS, NOW_MS).messages != []
     assert [m.body for m in store.read("t", np.int64(0), np.int32(0))] == [b"plain"]
     with store.subscribe("t", 17, start=at) as member:
-        message = member.receive(5)
+        message = member.receive(process.LIMIT_S)
         assert message is not None and message.ack() and member.group == "17"
     assert store.group_offsets(17, "t") == store.group_offsets("17", "t") != {}
     assert [m.body for m in store.read("t", tags="a=b || x y")] == [], "tags may have such signs"
