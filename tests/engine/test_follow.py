@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from flightlog import FlushMode
+from flightlog.tests.support.followed_writer import PLACES
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale
@@ -23,7 +25,20 @@ READERS = 2
 
 def start(program: str, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-P", str(SUPPORT / program), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def keep_together(writer: subprocess.Popen[str], readers: list[subprocess.Popen[str]]) -> None:
+    """Let the writer go on whenever each reader has looked once more."""
+    assert writer.stdin is not None
+    with suppress(BrokenPipeError):  # it has ended by itself, and says why
+        for _ in range(PLACES):
+            for reader in readers:
+                assert reader.stdout is not None
+                reader.stdout.readline()
+            writer.stdin.write("\n")
+            writer.stdin.flush()
 
 
 @pytest.mark.ci
@@ -36,6 +51,7 @@ def test_two_readers_follow_a_writer(mode: FlushMode, tmp_path: Path, scale: Sca
     readers = [start("follower.py", tmp_path, count, seed) for seed in range(READERS)]
     programs = [start("followed_writer.py", tmp_path, mode.name, count, segment_size), *readers]
     try:
+        keep_together(programs[0], readers)
         said = [program.communicate() for program in programs]
     finally:
         for program in programs:
@@ -43,7 +59,7 @@ def test_two_readers_follow_a_writer(mode: FlushMode, tmp_path: Path, scale: Sca
     for program, (_, errors) in zip(programs, said, strict=True):
         assert program.returncode == 0, errors
     for told, _ in said[1:]:
-        seen = json.loads(told)
+        seen = json.loads(told.splitlines()[-1])
         print(f"{mode.name}: {seen}")
         assert seen["count"] == count
         assert seen["segments"] >= 15

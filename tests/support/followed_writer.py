@@ -1,7 +1,8 @@
 """A writer that others follow: message n goes to queue n % 4 with offset n // 4, and every byte of it follows from n.
 
 Started with the folder of a store, a flush mode, a count and a segment size. It opens the store three times, puts one
-by one and in batches, with pauses in which its readers can catch up, and ends when all are put.
+by one and in batches, with pauses in which its readers can catch up, and ends when all are put. At PLACES places it
+waits for a line, so that it is never ahead of its readers by more than that.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ TOPIC = "followed"
 QUEUES = 4
 SESSIONS = 3
 PAUSE_S = 0.005
+PLACES = 100
 
 
 def body_of(number: int) -> bytes:
@@ -46,7 +48,7 @@ def settings_of(mode: str, segment_size: int) -> flightlog.StoreSettings:
 def main() -> None:
     path, mode, count, segment_size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     dice = random.Random(mode)
-    number = 0
+    number = place = 0
     for session in range(1, SESSIONS + 1):
         with flightlog.open(path, settings_of(mode, segment_size)) as store:
             while number < count * session // SESSIONS:
@@ -57,6 +59,9 @@ def main() -> None:
                     store.put_many([message_of(n) for n in range(number, last)])
                 number = last
                 time.sleep(PAUSE_S)
+                if number >= count * (place + 1) // PLACES:
+                    place += 1
+                    sys.stdin.readline()
     print(f"put {number} messages")
 
 

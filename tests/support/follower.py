@@ -1,4 +1,5 @@
-"""A reader beside followed_writer.py, from its first message to its last; says at the end what it saw, as JSON.
+"""A reader beside followed_writer.py, from its first message to its last; says "looked" after each of its
+first looks that found something, and at the end what it saw, as JSON.
 
 Started with the folder of a store, a count and a seed. Every message is compared with what its place says that it is:
 a wrong, missing or repeated one ends the program with an error.
@@ -17,7 +18,7 @@ from flightlog.tests.support import followed_writer
 writer = followed_writer
 TOPIC: str = writer.TOPIC
 QUEUES: int = writer.QUEUES
-STALLED_S = 120
+STALLED_S = 240
 
 
 class Follower:
@@ -83,6 +84,8 @@ def main() -> None:
         while follower.count < count:
             if follower.look():
                 last_news_s = time.monotonic()
+                if follower.looks <= writer.PLACES:
+                    print("looked", flush=True)
             elif time.monotonic() - last_news_s > STALLED_S:
                 raise TimeoutError(f"nothing new for {STALLED_S} s after {follower.count} messages")
         assert follower.count == count and not follower.look()
