@@ -105,10 +105,10 @@ def test_the_next_segment_is_ready_before_the_roll_and_nobody_sees_it(
 
 def test_who_asks_is_told_once_what_is_due_is_prepared(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, settings()) as store:
-        assert inside.prepare_service(store).settled(timeout_s=60), "there is nothing to prepare yet"
+        assert inside.prepare_service(store).settled(process.LIMIT_S), "there is nothing to prepare yet"
         for _ in range(3):
             put(store, 10)
-            assert inside.prepare_service(store).settled(timeout_s=60)
+            assert inside.prepare_service(store).settled(process.LIMIT_S)
             assert inside.active_segment(store).populated > inside.log(store).end
     assert_clean(tmp_path)
 

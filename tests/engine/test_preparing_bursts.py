@@ -60,24 +60,24 @@ def test_at_rest_as_much_is_prepared_as_the_last_burst_took(
         inside.allow_for_burst(store, 96 * MIB)  # on a machine of any size
         put(store, 1)
         clock.at_ms += 10_000
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         assert inside.active_segment(store).populated < inside.log(store).end + 2 * MIB
         with one_burst(store, monkeypatch):
             put(store, 80 * 16)  # 80 MiB
         store.flush()
         clock.at_ms += 10_000_000  # long ago: what the log grows by in a moment is nothing
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         end = inside.log(store).end
         assert end + 80 * MIB <= inside.active_segment(store).populated <= end + 80 * MIB + 2 * FOLIO_SIZE
         assert inside.expects_bulk(store)
         populated = inside.active_segment(store).populated
         put(store, 1)
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         assert inside.active_segment(store).populated <= populated + MIB
         with one_burst(store, monkeypatch):
             put(store, 100 * 16)
         clock.at_ms += 10_000_000
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         end = inside.log(store).end
         assert end + 95 * MIB <= inside.active_segment(store).populated <= end + 96 * MIB + FOLIO_SIZE, (
             "as much as it may be at most"
@@ -91,7 +91,7 @@ def test_a_log_that_came_to_rest_is_prepared_unasked(
     with flightlog.open(tmp_path, settings()) as store:
         inside.allow_for_burst(store, 64 * MIB)
         put(store, 1)
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         with one_burst(store, monkeypatch):
             put(store, 40 * 16)
         wait_until(lambda: inside.active_segment(store).populated >= inside.log(store).end + 40 * MIB)
@@ -105,9 +105,9 @@ def test_no_burst_is_prepared_for_under_sync_flush_or_beyond_what_was_asked_for(
 ) -> None:
     with flightlog.open(tmp_path, settings(**changes), clock=clock) as store:
         put(store, 1)
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         put(store, 20 * 16)
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         assert not inside.log(store).prepare_for_burst()
         assert inside.active_segment(store).populated <= inside.log(store).end + 64 * MIB + FOLIO_SIZE
     assert_clean(tmp_path)
@@ -119,11 +119,11 @@ def test_a_burst_is_not_prepared_for_on_a_disk_that_fills_up(
     with flightlog.open(tmp_path, settings(), clock=clock, disk=disk) as store:
         inside.allow_for_burst(store, 100 * MIB)
         put(store, 1)
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         with one_burst(store, monkeypatch):
             put(store, 100 * 16)
             monkeypatch.setattr(disk, "free_size", lambda path: 64 * MIB)
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         assert inside.active_segment(store).populated <= inside.log(store).end + 64 * MIB + FOLIO_SIZE
         monkeypatch.undo()
     assert_clean(tmp_path)
@@ -135,7 +135,7 @@ def test_a_sync_of_a_few_bytes_leaves_what_is_prepared_far_ahead_to_itself(
     with flightlog.open(tmp_path, settings()) as store:
         put(store, 1)
         store.flush()
-        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(process.LIMIT_S)
         segment, parts = inside.active_segment(store), list[MappedPart | None]()
         real = segment.write_file.sync
 

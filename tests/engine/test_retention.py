@@ -16,7 +16,7 @@ from flightlog import GetStatus, Message, Store, StoreSettings
 from flightlog.store.disk.disk import DiskSpace
 from flightlog.store.errors import DiskFullError, SegmentGoneError, StoreClosedError, UsageError
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import inside
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock
@@ -345,7 +345,7 @@ def test_the_service_cleans_up_by_itself(
         store.flush()
         for path in sorted((store.path / "commitlog").iterdir()):
             os.utime(path, (0, 0))
-        assert came.wait(60) and fault.hits == 2, "an error is no end of it"
+        assert came.wait(process.LIMIT_S) and fault.hits == 2, "an error is no end of it"
         store.put(Message("t", b"1"))
         assert not store.verify().findings
     assert_clean(store.path)
@@ -394,7 +394,7 @@ def test_the_service_cleans_up_by_size(tmp_path: Path, disk: FaultyDisk, monkeyp
         came = inside.segments_removed(store)
         store.put_many([Message("t", b"%05d" % i + bytes(400)) for i in range(60)])
         store.flush()
-        assert came.wait(60)
+        assert came.wait(process.LIMIT_S)
 
 
 def test_groups_that_lag_are_named_before_their_messages_go(
