@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flightlog.serve.remoting.admin import relayed
 from flightlog.tests.serve.conftest import SETTINGS
 from flightlog.tests.support.remoting_client import RemotingClient
 from flightlog.tests.support.remoting_server import RemotingStore
+from flightlog.tests.support.rocketmq_server import PATIENCE_S
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that is asked may take its time."""
+    monkeypatch.setattr(relayed, "ANSWER_S", PATIENCE_S)
 
 
 @pytest.fixture

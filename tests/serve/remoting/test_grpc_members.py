@@ -101,12 +101,12 @@ def test_who_asks_one_that_does_not_answer_is_told(
         nonce = next(member.stream).print_thread_stack_trace_command.nonce
         member.send(code, thread_stack_trace=service.ThreadStackTrace(nonce=nonce))
         assert client.answer(opaque).remark == text
-    monkeypatch.setattr(relayed, "ANSWER_S", 0.01)
-    late = client.call(RequestCode.GET_CONSUMER_RUNNING_INFO, ASKED)
+    with monkeypatch.context() as hurried:
+        hurried.setattr(relayed, "ANSWER_S", 0.01)
+        late = client.call(RequestCode.GET_CONSUMER_RUNNING_INFO, ASKED)
     assert late.code == ResponseCode.CONSUME_MSG_TIMEOUT
     nonce = next(member.stream).print_thread_stack_trace_command.nonce
     member.send(thread_stack_trace=service.ThreadStackTrace(nonce=nonce, thread_stack_trace="too late"))
-    monkeypatch.undo()
     opaque = client.send(RequestCode.GET_CONSUMER_RUNNING_INFO, ASKED)
     next(member.stream)
     member.close()

@@ -63,11 +63,11 @@ def test_who_asks_a_member_that_does_not_answer_is_told(
 ) -> None:
     offline = client.call(RequestCode.GET_CONSUMER_RUNNING_INFO, {**ASKED, "clientId": "other"})
     assert (offline.code, offline.remark) == (1, "The Consumer <billing> <other> not online")
-    monkeypatch.setattr(relayed, "ANSWER_S", 0.01)
-    late = client.call(RequestCode.GET_CONSUMER_RUNNING_INFO, ASKED)
+    with monkeypatch.context() as hurried:
+        hurried.setattr(relayed, "ANSWER_S", 0.01)
+        late = client.call(RequestCode.GET_CONSUMER_RUNNING_INFO, ASKED)
     assert late.code == ResponseCode.CONSUME_MSG_TIMEOUT
     answer(member, member.wait_until_told(RequestCode.GET_CONSUMER_RUNNING_INFO), b"too late")
-    monkeypatch.undo()
     opaque = client.send(RequestCode.GET_CONSUMER_RUNNING_INFO, ASKED)
     member.wait_until_told(RequestCode.GET_CONSUMER_RUNNING_INFO)
     member.close()
