@@ -221,7 +221,9 @@ def test_a_poisoned_store_is_not_healthy(tmp_path: Path, ready: threading.Event)
     with Endpoint([Broker.of(store)], ready, "127.0.0.1", 0) as endpoint:
         assert get(endpoint.port, "/health") == (200, "ok\n")
         store.put(flightlog.Message("orders", b"body"))
+        store.flush()
         disk.fail_syncs()
+        store.put(flightlog.Message("orders", b"not flushed"))
         with pytest.raises(flightlog.DiskError):
             store.flush()
         assert get(endpoint.port, "/health") == (
