@@ -121,10 +121,10 @@ def pop(trial: Trial) -> None:
     with open_small(trial.path, clock=clock) as store:
         for body in (b"a", b"b"):
             store.put(Message("orders", body, queue_id=0))
-        first, _ = store.receive("g", "orders", invisible_ms=10_000)
+        first, _ = store.receive("g", "orders", invisible_ms=600_000)
         store.ack(first.handle)
         assert list(store.receive("g", "orders")) == [], "both are invisible"
-        clock.advance(20_000)
+        clock.advance(610_000)
         again = store.receive("g", "orders", wait_s=60)
         assert [(m.body, m.attempt) for m in again] == [(b"b", 2)]
         store.ack(again[0].handle)

@@ -20,7 +20,7 @@ def test_clients_go_on_after_a_restart(served: ServedStore, clients: PythonClien
     consumer = clients.simple_consumer("billing", {"orders": None})
     for number in range(10):
         producer.send(clients.message("orders", b"%d" % number))
-    received = receive_until(consumer, 4, ack=False)
+    received = receive_until(consumer, 4, invisible_s=3600, ack=False)
     served.stop()
     served.start()
     for message in received:  # by the handles that the server gave before

@@ -50,7 +50,7 @@ def test_a_restart_keeps_address_messages_and_handles(
     address, before = rocketmq.address, rocketmq.store
     clients.producer("orders").send(clients.message("orders", b"created"))
     consumer = clients.simple_consumer("billing", {"orders": None})
-    [received] = receive_until(consumer, 1, ack=False)
+    [received] = receive_until(consumer, 1, invisible_s=3600, ack=False)
     rocketmq.restart(is_killed=is_killed)
     assert rocketmq.address == address and before.is_closed and not rocketmq.store.is_closed
     reports = rocketmq.store.recovery_report

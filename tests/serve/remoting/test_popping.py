@@ -16,7 +16,7 @@ from flightlog.tests.support.remoting_client import RemotingClient, heartbeat
 from flightlog.tests.support.remoting_server import RemotingStore
 
 GROUP = {"consumerGroup": "poppers", "topic": "orders"}
-POP = {**GROUP, "queueId": -1, "maxMsgNums": 32, "invisibleTime": 20_000, "pollTime": 0, "initMode": 0}
+POP = {**GROUP, "queueId": -1, "maxMsgNums": 32, "invisibleTime": 120_000, "pollTime": 0, "initMode": 0}
 POLL = {**POP, "pollTime": 30_000}
 ASSIGNMENT = {**GROUP, "clientId": "one", "strategyName": "AVG", "messageModel": "CLUSTERING"}
 
@@ -66,15 +66,15 @@ def test_messages_are_popped_acknowledged_and_kept(served: RemotingStore, client
     point = {"c": "poppers", "t": "orders", "r": flag, "so": int(start), "q": int(queue), "rq": int(revive)}
     body = {"brokerName": "store", "acks": [{**point, "pt": int(pop_time), "it": int(invisible), "b": bits}]}
     assert client.call(RequestCode.BATCH_ACK_MESSAGE, {}, body).code == ResponseCode.SUCCESS
-    change = {**GROUP, "queueId": 0, "offset": 3, "extraInfo": fourth, "invisibleTime": 40_000}
+    change = {**GROUP, "queueId": 0, "offset": 3, "extraInfo": fourth, "invisibleTime": 240_000}
     changed = client.call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, change)
-    assert (changed.code, changed.fields["invisibleTime"]) == (0, "40000")
-    words = f"3 {changed.fields['popTime']} 40000 {changed.fields['reviveQid']} 0 store 0 3"
-    served.clock.advance(30_000)
+    assert (changed.code, changed.fields["invisibleTime"]) == (0, "240000")
+    words = f"3 {changed.fields['popTime']} 240000 {changed.fields['reviveQid']} 0 store 0 3"
+    served.clock.advance(150_000)
     for late in (first, third):
         assert client.call(RequestCode.ACK_MESSAGE, {**ack, "extraInfo": late}).code == ResponseCode.NO_MESSAGE
     assert client.call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, change).code == ResponseCode.NO_MESSAGE
-    served.clock.advance(15_000)
+    served.clock.advance(100_000)
     again = client.call(RequestCode.POP_MESSAGE, POLL)
     (handle,) = handles(again)
     assert (handle.split(" ")[4], b"3" in again.body) == ("1", True)
@@ -129,7 +129,7 @@ def test_a_peek_shows_what_would_be_popped_next(served: RemotingStore, client: R
     assert peeked(maxMsgNums=0) == ([], "4")
     assert client.call(RequestCode.POP_MESSAGE, POP).code == ResponseCode.SUCCESS
     assert peeked() == ([], "0")
-    served.clock.advance(25_000)
+    served.clock.advance(125_000)
     assert client.call(RequestCode.NOTIFICATION, POLL).fields["hasMsg"] == "true"
     first, _ = peeked(maxMsgNums=1)
     assert len(first) == 1  # of those that come again
