@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+from contextlib import suppress
 
 import pytest
 
@@ -40,7 +41,8 @@ def test_half_frames_of_many_clients_are_bounded(
     half = (8 << 20).to_bytes(4, "big") + bytes(400_000)
     hostile = [RemotingClient(served.port) for _ in range(3)]
     for each in hostile:
-        each.raw(half)
+        with suppress(ConnectionError):  # it may be closed before all is sent
+            each.raw(half)
     closed, _, _ = select.select(hostile, [], [], PATIENCE_S)
     assert [each.next() for each in closed] == [None]
     assert client.call(RequestCode.GET_BROKER_CLUSTER_INFO).code == 0
