@@ -34,6 +34,7 @@ from flightlog.serve.http2.certificates import development_tls
 from flightlog.store.errors import InvalidArgumentError, InvalidMessageError, WrongTypeError
 from flightlog.testing import ServedStore
 from flightlog.tests.support import inside
+from flightlog.tests.support.process import wait_until
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
 from flightlog.tests.support.rocketmq_server import ServedStore as SupportServed
 
@@ -423,7 +424,14 @@ with flightlog.connect(address) as store, store.subscribe("jobs", "workers", idl
         rocketmq.store.put(Message("jobs", b"%d" % number))
     dying = subprocess.run([sys.executable, "-P", "-c", program, rocketmq.address, "dies"], timeout=PATIENCE_S)
     assert dying.returncode == -9
-    assert rocketmq.expire_invisible() > 0
+    expired = rocketmq.expire_invisible()
+    assert expired > 0
+
+    def come_again() -> int:
+        queues = rocketmq.store.queues().items()
+        return sum(end for (topic, _), (_, end) in queues if topic.startswith("%RETRY%"))
+
+    wait_until(lambda: come_again() >= expired)
     command = [sys.executable, "-P", "-c", program, rocketmq.address, "lives"]
     workers = [subprocess.Popen(command) for _ in range(3)]
     assert [worker.wait(PATIENCE_S) for worker in workers] == [0, 0, 0]
