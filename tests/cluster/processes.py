@@ -31,6 +31,8 @@ PORTS = range(15_000, 32_000)
 """Below those that the system gives to connections: a process that is started again finds its port free."""
 BESIDE = (-2, 0, 1)
 """A broker also takes the port two below its own, for fast answers, and the one above, for slaves."""
+PARTS = 8
+"""Of the ports: each process that runs tests has its own, for nobody knows what another one is about to bind."""
 PROXY_STARTS = 3
 NO_PROXY_TOPIC = "create system broadcast topic"
 """Of what it logs then."""
@@ -39,16 +41,25 @@ LOG_FILES_OF_49 = ("logback_broker.xml", "logback_namesrv.xml")
 NO_LOG = '<configuration><root level="WARN"/></configuration>'
 
 
+_given: set[int] = set()
+
+
 def free_port(beside: Sequence[int] = BESIDE) -> int:
-    """A port of loopback that is free together with those beside it."""
+    """A port of loopback that is free together with those beside it, and was not given before."""
+    place = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % PARTS
+    size = len(PORTS) // PARTS
     while True:
-        port = random.choice(PORTS)
+        port = random.choice(PORTS[place * size + 2 : (place + 1) * size - 1])
+        ports = {port + step for step in beside}
+        if ports & _given:
+            continue
         with ExitStack() as held:
             try:
-                for step in beside:
-                    held.enter_context(socket.create_server(("127.0.0.1", port + step)))
+                for each in ports:
+                    held.enter_context(socket.create_server(("127.0.0.1", each)))
             except OSError:
                 continue
+        _given.update(ports)
         return port
 
 
