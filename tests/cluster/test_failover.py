@@ -92,6 +92,7 @@ def test_a_failover_loses_no_acknowledged_message(
         master = pair.start_master(SETTINGS)
         pair.start_other()
         clients = PythonClients(Address(cluster.start_proxy()), undo)
+        pair.wait_for_offsets(GROUP)  # else the other one would have it read everything again
         sender = Sender(clients, clients.producer(TOPIC))
         reader = Reader(clients.simple_consumer(GROUP, {TOPIC: None}))
         sender.start()
