@@ -70,9 +70,12 @@ class Person:
         assert driver.execute_script(f"return matchMedia('(prefers-color-scheme: {scheme})').matches")
 
     def wait(self, met: Callable[[Chrome], Any], what: str) -> Any:
+        from selenium.common.exceptions import StaleElementReferenceException
         from selenium.webdriver.support.ui import WebDriverWait
 
-        return WebDriverWait(self.driver, PATIENCE_S, poll_frequency=0.05).until(met, f"{what}: {self.text}")
+        moving = (StaleElementReferenceException,)  # the page has changed while it was looked at
+        waiting = WebDriverWait(self.driver, PATIENCE_S, poll_frequency=0.05, ignored_exceptions=moving)
+        return waiting.until(met, f"{what}: {self.text}")
 
     @property
     def text(self) -> str:
