@@ -14,6 +14,7 @@ import pytest
 
 from flightlog import Message
 from flightlog.serve.calls import clients as grpc_clients
+from flightlog.tests.support.process import wait_until
 from flightlog.tests.support.remoting_java import java_command
 from flightlog.tests.support.remoting_server import RemotingStore
 from flightlog.tests.support.rocketmq_java import JavaClientMissingError
@@ -174,6 +175,7 @@ def test_members_join_leave_and_are_killed(served: RemotingStore, monkeypatch: p
         members.wait_for(sent)
         receivers.wait_for(sent)
         members.leave("third")
+        wait_until(lambda: not any(served.store.lag(RECEIVING).values()))  # acknowledged, too
         receivers.leave("three")
         members.check_order()
         receivers.check_order()
