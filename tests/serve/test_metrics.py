@@ -223,8 +223,8 @@ def test_a_poisoned_store_is_not_healthy(tmp_path: Path, ready: threading.Event)
         store.put(flightlog.Message("orders", b"body"))
         store.flush()
         disk.fail_syncs()
-        store.put(flightlog.Message("orders", b"not flushed"))
         with pytest.raises(flightlog.DiskError):
+            store.put(flightlog.Message("orders", b"not flushed"))
             store.flush()
         assert get(endpoint.port, "/health") == (
             503,

@@ -203,8 +203,8 @@ def test_a_store_that_takes_nothing_says_so(tmp_path: Path) -> None:
         store.put(Message("orders", b"one"))
         store.flush()
         disk.fail_syncs()
-        store.put(Message("orders", b"not flushed"))
         with pytest.raises(flightlog.DiskError):
+            store.put(Message("orders", b"not flushed"))
             store.flush()
         assert "The store takes no more messages:" in browser.get("/").words
         disk.heal()
