@@ -144,7 +144,13 @@ def test_close_waits_for_the_sync_that_is_under_way(
     wait_until: WaitUntil,
 ) -> None:
     path = tmp_path / "store"
-    settings = StoreSettings(segment_size=1 << 20, flush_mode=mode, flush_interval_ms=5, flush_least_pages=0)
+    settings = StoreSettings(
+        segment_size=1 << 20,
+        flush_mode=mode,
+        flush_interval_ms=5,
+        flush_least_pages=0,
+        sync_flush_timeout_ms=240_000,
+    )
     threads = process.threads()
     store = flightlog.open(path, settings, disk=disk)
     acknowledged.put(store, acknowledged.message())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,8 @@ def test_a_store_that_stays_full_closes_with_an_error_and_loses_nothing(
     tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
 ) -> None:
     path = tmp_path / "store"
-    store = flightlog.open(path, settings(), disk=disk)
+    # No round of the service comes in between: it would refuse the second put.
+    store = flightlog.open(path, replace(settings(), flush_interval_ms=3_600_000), disk=disk)
     acknowledged.put(store, acknowledged.message())
     disk.fail("write", "consumequeue/", errno.ENOSPC)
     acknowledged.put(store, acknowledged.message())

@@ -69,6 +69,7 @@ def test_a_file_system_that_runs_full(
         flush_mode=mode,
         flush_interval_ms=2,
         queue_flush_interval_ms=4,
+        sync_flush_timeout_ms=240_000,
     )
 
     def put_until_refused(store: flightlog.Store) -> DiskFullError:
