@@ -100,6 +100,7 @@ def run(target: Target, work: Path, limit: str, seed: int) -> Outcome:
         limit,
         f"-seed={seed}",
         f"-timeout={TIMEOUT_S}",
+        f"-report_slow_units={TIMEOUT_S}",
         f"-max_len={INPUT_SIZE_MAX[target.source.suffix]}",
         f"-artifact_prefix={found / target.name}-",
         "-print_final_stats=1",

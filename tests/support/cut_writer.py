@@ -55,6 +55,7 @@ def write(place: Path, order: dict[str, Any], fate: Fate) -> None:
         flush_interval_ms=5,
         queue_flush_interval_ms=10,
         index_flush_interval_ms=15,
+        sync_flush_timeout_ms=240_000,
         allocate_step_size=16 << 10,
         prepare_ahead_size=order["prepare_ahead_size"],
         accept_future_store_time=True,
