@@ -1,10 +1,10 @@
 """Follows a store that somebody else is writing, until it is told that the writer has ended.
 
-    follower.py STORE ENDED
+    follower.py STORE ENDED READ
 
-ENDED is a file that appears once the writer has ended; then one more refresh must show the rest. What was read is told
-in one line of JSON: `rounds` that found something new, and for every queue how many messages it had and the SHA-1 that
-harness.py calls `messages_sha1`.
+ENDED is a file that appears once the writer has ended; then one more refresh must show the rest. READ is a file for
+the number of messages that were read so far. What was read is told in one line of JSON: `rounds` that found something
+new, and for every queue how many messages it had and the SHA-1 that harness.py calls `messages_sha1`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ class Queue:
 
 
 def main() -> None:
-    path, ended = Path(sys.argv[1]), Path(sys.argv[2])
+    path, ended, read = map(Path, sys.argv[1:])
     queues: dict[tuple[str, int], Queue] = {}
-    rounds = 0
+    rounds = count = 0
     with flightlog.open_read_only(path) as view:
         is_last = False
         while True:
             found = sum(queues.setdefault(key, Queue()).read_on(view, *key) for key in view.queues())
             rounds += found > 0
+            count += found
+            read.write_text(str(count))
             if is_last:
                 break
             is_last = ended.exists()
