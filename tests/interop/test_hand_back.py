@@ -51,7 +51,9 @@ def test_what_a_broker_owed_its_groups(
         ("pop", "pops", "orders", 5, 600_000, "b"),  # in process at the end, but for one
         ("ack", "pops", "orders", "b0"),
         *(("back", "members", place, 0) for place in places[:4]),  # members of a group failed with four
-        ("sleep", 10_000),
+        ("arrived", "%RETRY%pops_orders", 3),
+        ("arrived", "%RETRY%members", 4),
+        ("sleep", 6_000),
         *([("halt",)] if end == "killed" else []),
     ]
     path = tmp_path / "orders"

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.ci
 
 SIZES = {"segmentSize": 1 << 16, "queueEntries": 100, "index": False}
 TOPIC = "orders"
+START_MS = 20_000
+"""By then RocketMQ has started, and been told what to do."""
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_ours_are_delivered_by_rocketmq(rocketmq: RocketMq, root: Path, ends: st
     clock = timed_store.SetClock(now_ms())
     ours = timed_store.TimedStore(root, clock, options={})
     start = clock.at_ms
-    due = start - start % 1000 + 6000
+    due = start - start % 1000 + START_MS
     for number in range(10):
         ours.put(TOPIC, number, start + 1000)
         ours.put(TOPIC, 10 + number, due + 100 * number)
@@ -116,7 +118,7 @@ def test_ours_are_delivered_by_rocketmq(rocketmq: RocketMq, root: Path, ends: st
 @pytest.mark.parametrize("ends", ["closed", "halted"])
 def test_rocketmqs_are_delivered_by_ours(rocketmq: RocketMq, root: Path, ends: str) -> None:
     start = now_ms()
-    soon, later = start - start % 1000 + 4000, start + 100_000
+    soon, later = start - start % 1000 + START_MS, start + 400_000
     orders: list[Sequence[object]] = []
     for number in range(10):
         orders.append(("put", TOPIC, 0, number, soon + 100 * number, number))
@@ -159,7 +161,7 @@ def test_rocketmqs_are_delivered_by_ours(rocketmq: RocketMq, root: Path, ends: s
 
 def test_whole_seconds_are_not_early_in_rocketmq_either(rocketmq: RocketMq, root: Path) -> None:
     """Its hook moves them a second back on the wheel, whose seconds it delivers when they are over."""
-    whole = now_ms() // 1000 * 1000 + 5000
+    whole = now_ms() // 1000 * 1000 + START_MS
     orders = [("put", TOPIC, 0, n, whole + 1000 * n, n) for n in range(3)]
     run_rocketmq(rocketmq, root, [*orders, ("until", whole + 3000)])
     assert delivered(root) == Counter([0, 1, 2])
