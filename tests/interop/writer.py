@@ -30,6 +30,7 @@ def main() -> None:
         store_host=("2001:db8::1" if is_ipv6 else "127.0.0.1", 10911),
         flush_interval_ms=20,
         queue_flush_interval_ms=50,
+        sync_flush_timeout_ms=240_000,
     )
     store = flightlog.open(path, settings)
 
