@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from flightlog.tests.interop.harness import RocketMq, java_environment
-from flightlog.tools.bench.served.rocketmq_proxy import free_ports
 
 BROKER = "org.apache.rocketmq.broker.BrokerStartup"
 NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
@@ -18,6 +19,8 @@ STARTED = "boot success"
 START_LIMIT_S = 240.0
 END_LIMIT_S = 120.0
 POLL_S = 0.05
+PORTS = 12_000, 30_000
+"""Below those of /proc/sys/net/ipv4/ip_local_port_range."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,14 @@ class Ended:
 
 
 def broker_port() -> int:
-    """A port that is free with the two that a broker takes besides."""
-    return free_ports()[1]
+    """A port that is free with the two that a broker takes besides: none that the kernel could give to somebody else
+    until the broker listens."""
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with suppress(OSError), ExitStack() as held:
+            for beside in (port - 2, port, port + 1):
+                held.enter_context(socket.create_server(("127.0.0.1", beside)))
+            return port
 
 
 def _start(rocketmq: RocketMq, main_class: str, conf: Path, home: Path) -> tuple[subprocess.Popen[bytes], Path]:
