@@ -54,7 +54,7 @@ FRESH: Mapping[str, Mapping[str, Any]] = {
     # RocketMQ's recovery starts in the middle, behind the keys of an index file that it throws away.
     "fresh-late": {
         **SMALL, "segment_size": 64 << 10, "index_entries": 40_000, "count": 600, "queues": 2, "body_max": 3000,
-        "halt": True, "pause_every": 60, "pause_ms": 1200, "config": {
+        "halt": True, "pause_every": 60, "pause_ms": 2000, "config": {
             "flushCommitLogThoroughInterval": "300", "flushConsumeQueueThoroughInterval": "300",
         },
     },

@@ -217,7 +217,7 @@ def test_flightlog_completes_an_index_that_rocketmq_recovered(
     flush_often = {"flushCommitLogThoroughInterval": "300", "flushConsumeQueueThoroughInterval": "300"}
     options: dict[str, Any] = {"seed": interop_seed % 1_000_003, "body_max": 3000, "features": FEATURES, **geometry}
     options["config"] = flush_often
-    written = rocketmq.write_store(path, count=500, halt=True, pause_every=50, pause_ms=1000, **options)
+    written = rocketmq.write_store(path, count=500, halt=True, pause_every=50, pause_ms=2000, **options)
     keys.lines += map(mixed.their_line, written)
 
     opened = rocketmq.open_store(path, append=50, queries=keys.by_key(), **options)
