@@ -18,6 +18,7 @@ from flightlog.spark.read.queue_table import queue_batch
 from flightlog.spark.schema import QUEUE_COLUMNS, arrow_schema, spark_schema
 from flightlog.store.errors import CorruptRecordError, InvalidSettingsError
 from flightlog.tests.engine.test_golden_read import CLEAN, HALTED
+from flightlog.tests.support import slow_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,7 +119,7 @@ def test_spark_shows_the_table_of_queues(path: Path, load: Load, spark: SparkSes
     assert "store" in both.columns and both.count() == len(rows)
     spark.sql(f"CREATE TEMPORARY VIEW queues_of USING flightlog OPTIONS (path '{path}', table 'queues')")
     assert spark.sql("SELECT max(lastOffset) FROM queues_of").first()[0] == 9  # type: ignore[index]
+    writer = spark.readStream.format("flightlog").options(table="queues").load(str(path)).writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     with pytest.raises(Exception, match="is no stream"):
-        spark.readStream.format("flightlog").options(table="queues").load(str(path)).writeStream.format("noop").start(
-            checkpointLocation=str(tmp_path / "checkpoint")
-        ).processAllAvailable()
+        slow_streams.begun(lambda: writer.start().processAllAvailable())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from flightlog import Message, StoreSettings
 from flightlog.engine.columns.schema import COLUMNS
 from flightlog.spark.options.read_options import NAMES
 from flightlog.spark.schema import QUEUE_COLUMNS
+from flightlog.tests.support import slow_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,8 +202,16 @@ def test_a_recipe_as_it_stands(title: str, folder: Path, spark: SparkSession) ->
     found: Found = {}
     exec(python_of(BEGINNING), found)
     assert found["spark"] is spark
-    exec(in_folder(RECIPES[title], folder), found)
+    slow_streams.begun(lambda: exec(in_folder(RECIPES[title], folder), found))
     EXPECTED[title](found, spark, folder)
+
+
+def run_example(code: str, names: Found) -> None:
+    exec(code, names)
+    if "query" in names:
+        query = names.pop("query")
+        query.processAllAvailable()
+        query.stop()
 
 
 @pytest.mark.ci
@@ -217,11 +227,7 @@ def test_the_examples_outside_of_the_recipes_run_one_after_the_other(tmp_path: P
     for example in examples:
         if example in left_out or (STREAM_WRITE in example and not CAN_WRITE_STREAMS):
             continue
-        exec(in_folder(example, folder), names)
-        if "query" in names:
-            query = names.pop("query")
-            query.processAllAvailable()
-            query.stop()
+        slow_streams.begun(partial(run_example, in_folder(example, folder), names))
     assert names["spark"] is spark
     with flightlog.open_read_only(folder / "orders-store") as view:
         rows = [message.keys for queue_id in range(4) for message in view.read("orders", queue_id)]

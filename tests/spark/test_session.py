@@ -229,18 +229,23 @@ def test_a_plain_session_finds_the_source_with_nothing_registered(tmp_path: Path
 
 
 STREAM_IT = """
+    from flightlog.tests.support import slow_streams
     def environment():
         sources = spark._jsparkSession.sessionState().dataSourceManager()
         return dict(sources.lookupDataSource("flightlog").dataSourceCls().envVars())
     before = environment()
-    streams = [
+    writers = [
         spark.readStream.format("flightlog").option("startingOffsets", "earliest").load(os.environ["STORE"])
-        .writeStream.format("memory").queryName(f"stream{number}").trigger(availableNow=True).start()
+        .writeStream.format("memory").queryName(f"stream{number}").trigger(availableNow=True)
         for number in range(4)
     ]
-    for stream in streams:
+    streams = [writer.start() for writer in writers]
+    def end(number):
+        stream, streams[number] = streams[number] or writers[number].start(), None
         stream.awaitTermination()
-        assert spark.table(stream.name).count() == 100
+    for number in range(4):
+        slow_streams.begun(lambda: end(number))
+        assert spark.table(f"stream{number}").count() == 100
     assert environment().keys() == before.keys()
     assert environment() != before, "this Spark does not share them any more"
 """

@@ -12,6 +12,7 @@ from flightlog import Message, StoreSettings
 from flightlog.spark.options.read_options import parse_options
 from flightlog.spark.options.write_options import parse_write_options
 from flightlog.store.errors import InvalidSettingsError, StoreNotFoundError
+from flightlog.tests.support import process, slow_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,7 @@ def test_a_log_in_several_folders_is_written_and_streamed(spark: SparkSession, c
     writer = rows.write.format("flightlog").mode("append").option("topic", "rows").option("settings", str(conf))
     writer.save(store)
     stream = spark.readStream.format("flightlog").option("settings", str(conf)).option("startingOffsets", "earliest")
-    query = (
+    copying = (
         stream.load(store)
         .where("topic = 'orders'")
         .selectExpr("'copied' AS topic", "value")
@@ -63,9 +64,8 @@ def test_a_log_in_several_folders_is_written_and_streamed(spark: SparkSession, c
         .option("settings", str(conf))
         .option("checkpointLocation", str(tmp_path / "seen"))
         .trigger(availableNow=True)
-        .start(store)
     )
-    assert query.awaitTermination(120)
+    assert slow_streams.begun(lambda: copying.start(store).awaitTermination(process.LIMIT_S))
     with flightlog.open(tmp_path / "store", StoreSettings.from_broker_conf(conf)) as opened:
         ends = [{opened.queue_bounds(topic, each)[1] for each in range(4)} for topic in ("rows", "copied")]
         assert ends == [{25}, {COUNT // 4}]

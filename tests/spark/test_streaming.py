@@ -13,6 +13,7 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.tests.support import slow_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,22 +26,15 @@ SPARK_LIMITS_BATCHES = find_spec("pyspark.sql.streaming.datasource") is not None
 """From 4.2 on. Before it Spark asks once where a query with availableNow ends, and one batch goes there."""
 
 
-TOO_SLOW = "Python worker failed to connect back"
-"""Spark gives the Python process of a stream ten seconds to come up, and no setting for it: a machine that does a lot
-besides may need longer. A query that failed so has done nothing."""
-
-
 def start(writer: Any) -> StreamingQuery:
     """Start a query, and return when it has read what there is."""
-    while True:
+
+    def run() -> StreamingQuery:
         query: StreamingQuery = writer.start()
-        try:
-            query.processAllAvailable()
-        except StreamingQueryException as e:
-            if TOO_SLOW in str(e):
-                continue
-            raise
+        query.processAllAvailable()
         return query
+
+    return slow_streams.begun(run)
 
 
 class Query:

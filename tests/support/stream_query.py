@@ -25,11 +25,9 @@ from typing import Any
 from pyspark.errors.exceptions.captured import StreamingQueryException
 
 import flightlog.spark
+from flightlog.tests.support.slow_streams import TOO_SLOW
 
 COLUMNS = ("physicalOffset", "size", "topic", "partition", "offset", "value")
-TOO_SLOW = "Python worker failed to connect back"
-"""Spark gives the Python process of a stream ten seconds to come up, and no setting for it: a machine that does a lot
-besides may need longer. A query that failed so has done nothing."""
 NARROW = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "2"}
 
 
