@@ -56,8 +56,12 @@ read(decompress=True, includeHeaders=True, includeInternal=True, onCorrupt="rows
 me = psutil.Process()
 sizes = []
 for process in me.children(recursive=True):
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
-    if process.name() != "java" and "VmHWM" in status:  # a process that has ended has none
+    try:
+        text, name = Path(f"/proc/{process.pid}/status").read_text(), process.name()
+    except (OSError, psutil.Error):
+        continue  # it ended just now
+    status = dict(line.split(":", 1) for line in text.splitlines())
+    if name != "java" and "VmHWM" in status:  # a process that has ended has none
         sizes.append(int(status["VmHWM"].split()[0]) << 10)
 print(len(sizes), max(sizes))
 """

@@ -16,6 +16,7 @@ import pytest
 
 import flightlog
 from flightlog.tests.support import stream_runs, stream_writer
+from flightlog.tests.support.process import LIMIT_S
 from flightlog.tests.support.stream_runs import SinkRow, StreamRuns
 
 QUERIES = {
@@ -53,14 +54,14 @@ class Writer:
         listener = threading.Thread(target=listen, daemon=True)
         listener.start()
         try:
-            assert has_put.wait(60), "the writer does not start"
+            assert has_put.wait(LIMIT_S), "the writer does not start"
             assert said, "the writer ended at once"
             yield
             assert process.poll() is None, "the writer ended by itself"
             if not until_killed:
                 assert process.stdin is not None
                 process.stdin.close()
-                assert process.wait(60) == 0
+                assert process.wait(LIMIT_S) == 0
         finally:
             process.kill()
             process.wait()
