@@ -189,12 +189,29 @@ class AppendSegment(Segment):
         return file
 
     def create(self) -> None:
-        """Make the file at full length, as a hole, and its name durable. A file that is there already is kept."""
-        self._write_file = self.disk.open(self.path, writable=True, create=True)
-        if self._write_file.size() != self.size:
-            self._write_file.resize(self.size)
-        self._write_file.sync()
-        self.disk.sync_folder(self.path.parent)
+        """Make the file at full length, as a hole, and its name durable. A file that is there already is kept.
+
+        A new one gets its name last, where the file system can do that: a RocketMQ that is started beside this store
+        removes a last segment without bytes (MappedFileQueue.doLoad), before it finds the store in use and gives up.
+        """
+        if not self._is_made_without_name():
+            file = self._write_file = self.disk.open(self.path, writable=True, create=True)
+            if file.size() != self.size:
+                file.resize(self.size)
+            file.sync()
+        self._has_unsynced_name = True
+        self.sync_name()
+
+    def _is_made_without_name(self) -> bool:
+        if self.disk.exists(self.path) or not self.open_unnamed():
+            return False
+        try:
+            self.link()
+        except DiskError:  # as where /proc is not mounted: with its name from the start, it is made or says why not
+            self.write_file.close()
+            self._write_file = None
+            return False
+        return True
 
     def open_unnamed(self) -> bool:
         """Make the file at full length, as a hole, durable but without a name; False where that cannot be."""

@@ -91,8 +91,7 @@ def test_the_next_segment_is_ready_before_the_roll_and_nobody_sees_it(
             assert inside.active_segment(store) is prepared
             assert os.stat(prepared.path).st_ino == os.fstat(prepared.write_file.descriptor).st_ino  # type: ignore[attr-defined]
             assert blocks(prepared.path) >= FOLIO_SIZE
-        assert disk.count("link", "commitlog/") == 3
-        assert disk.count("create", "commitlog/") == 4, "the first one was made by an append"
+        assert disk.count("link", "commitlog/") == disk.count("create", "commitlog/") == 4
         store.flush()
         put_until(store, 3 * SEGMENT_SIZE + SEGMENT_SIZE * 5 // 8)
         wait_until(lambda: inside.prepared_segment(store) is not None)
@@ -158,7 +157,8 @@ def test_nothing_is_prepared_unless_it_is_worth_it(
     with flightlog.open(tmp_path, settings(**changes), disk=disk) as store:
         assert [t.name for t in process.threads() - before] == ["flightlog-flush"]
         put(store, 2 * PER_SEGMENT)
-        assert disk.count("link") == 0 and inside.active_segment(store).populated == 0
+        assert inside.prepared_segment(store) is None and inside.active_segment(store).populated == 0
+        assert disk.count("create", "commitlog/") == len(os.listdir(tmp_path / "commitlog"))
     assert_clean(tmp_path)
 
 
@@ -263,10 +263,10 @@ def test_a_failed_sync_of_a_name_poisons(
 
 def are_large_pieces_expected(path: Path) -> bool:
     """Whether the mapping that appends store into is not advised random (VmFlags `rr`)."""
-    found, is_ours = [], False
+    found, is_ours, inode = [], False, str(path.stat().st_ino)  # Linux shows no name that was given afterwards
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split()[0]:
-            is_ours = line.endswith(str(path)) and "rw-s" in line
+            is_ours = line.split()[4] == inode and "rw-s" in line
         elif is_ours and line.startswith("VmFlags:"):
             found.append("rr" not in line.split())
     assert len(found) == 1

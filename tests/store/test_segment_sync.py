@@ -43,8 +43,13 @@ class NotingDisk(RealDisk):
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
         file = super().open(path, writable=writable, create=create)
-        if path.parent.name != "commitlog":
-            return file
+        return self._noted(file, writable) if path.parent.name == "commitlog" else file
+
+    def open_unnamed(self, path: Path) -> RealFile | None:
+        file = super().open_unnamed(path)
+        return None if file is None else self._noted(file, True)
+
+    def _noted(self, file: RealFile, writable: bool) -> RealFile:
         noted = NotedFile(file.path, os.dup(file.descriptor), writable)
         file.close()
         noted.disk = self
