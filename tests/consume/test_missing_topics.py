@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LIMIT_S = 240.0
 Opened = Callable[[], "Store"]
+Told = Callable[[], list[logging.LogRecord]]
 
 
 def put(store: Store, *queue_ids: int, topic: str = "orders") -> None:
@@ -47,11 +48,11 @@ def test_the_refused_start_names_the_right_one(opened: Opened) -> None:
         opened().subscribe("orders", "g", start="last")  # type: ignore[arg-type]
 
 
-def test_a_subscription_says_once_that_a_topic_does_not_exist(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_subscription_says_once_that_a_topic_does_not_exist(opened: Opened, told: Told) -> None:
     store = opened()
     put(store, 0)
     members = [store.subscribe({"orders": "*", "bils": "*"}, "g") for _ in range(3)]
-    [record] = caplog.records
+    [record] = told()
     assert (record.levelname, record.__dict__["group"], record.__dict__["topic"]) == ("WARNING", "g", "bils")
     assert record.__dict__["stores"] == ["store"] and str(store.path) in record.getMessage()
     put(store, 0, topic="bils")
@@ -59,7 +60,7 @@ def test_a_subscription_says_once_that_a_topic_does_not_exist(opened: Opened, ca
     while topics != {"orders", "bils"}:  # made since, it is consumed: once the group has shared out its queues
         topics |= {message.topic for member in members if (message := member.receive(0.1))}
     store.subscribe("%LMQ%light", "h")
-    assert len(caplog.records) == 1, "a light queue is made by its first message"
+    assert len(told()) == 1, "a light queue is made by its first message"
 
 
 def test_must_exist_raises_for_a_topic_that_no_store_has(opened: Opened, disks: Disks) -> None:
@@ -125,9 +126,7 @@ def test_a_deleted_topic_leaves_an_ordered_member_once_its_message_has_ended(ope
         assert not [queue for queue in consumer.queues if queue.topic == "gone"]
 
 
-def test_fewer_queues_are_refused_while_a_group_has_messages_there(
-    opened: Opened, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_fewer_queues_are_refused_while_a_group_has_messages_there(opened: Opened, told: Told) -> None:
     """They were once left behind without a word."""
     store = opened()
     store.create_topic("orders", 4)
@@ -143,42 +142,40 @@ def test_fewer_queues_are_refused_while_a_group_has_messages_there(
         assert "no consumer would read queues 2 to 3" in text and "group 'slow': 5." in text and "'done'" not in text
         assert store.topic("orders") is not None and store.topics()["orders"].read_queue_count == 4
         store.update_topic("orders", write_queue_count=2)
-        assert not caplog.records, "no message is put there any more, and all are still consumed"
+        assert not told(), "no message is put there any more, and all are still consumed"
         slow.skip_to_now()
         store.update_topic("orders", read_queue_count=2)
-        assert not caplog.records and store.topics()["orders"].queue_count == 2
+        assert not told() and store.topics()["orders"].queue_count == 2
     put(store, 0)
 
 
-def test_fewer_queues_leave_messages_behind_where_that_is_allowed(
-    opened: Opened, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_fewer_queues_leave_messages_behind_where_that_is_allowed(opened: Opened, told: Told) -> None:
     store = opened()
     store.create_topic("orders", 4)
     put(store, 0, 3, 3)
     with store.subscribe("orders", "g"):
         store.update_topic("orders", queue_count=3, allow_unread=True)
-    [record] = caplog.records
+    [record] = told()
     assert (record.levelname, record.__dict__["topic"], record.__dict__["unread"]) == ("WARNING", "orders", {"g": 2})
     assert "queues 3 to 3" in record.getMessage() and "group 'g': 2" in record.getMessage()
     assert [message.queue_offset for message in store.read("orders", 3)] == [0, 1], "reads still find them"
 
 
-def test_fewer_queues_of_a_topic_that_no_group_reads_are_named(
-    opened: Opened, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_fewer_queues_of_a_topic_that_no_group_reads_are_named(opened: Opened, told: Told) -> None:
     store = opened()
     store.create_topic("orders", 4)
     put(store, 0)
     store.update_topic("orders", queue_count=3)
-    assert not caplog.records, "the queue had no message"
+    assert not told(), "the queue had no message"
     put(store, 2, 2)
     store.update_topic("orders", queue_count=1)
-    [record] = caplog.records
+    [record] = told()
     assert "queues 1 to 2" in record.getMessage() and ": 2, and no group has ever read the topic" in record.getMessage()
 
 
-def test_a_read_says_once_that_a_topic_does_not_exist(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_read_says_once_that_a_topic_does_not_exist(
+    opened: Opened, caplog: pytest.LogCaptureFixture, told: Told
+) -> None:
     store = opened()
     put(store, 0)
     store.create_topic("empty", 2)
@@ -187,7 +184,7 @@ def test_a_read_says_once_that_a_topic_does_not_exist(opened: Opened, caplog: py
             assert list(store.read("order")) == []
         for name in ("empty", "%DLQ%g", "%RETRY%g", "%LMQ%l", "SCHEDULE_TOPIC_XXXX"):
             assert list(store.read(name)) == []
-    [record] = caplog.records
+    [record] = told()
     assert (record.levelname, record.__dict__["topic"], record.__dict__["path"]) == (
         "WARNING",
         "order",
