@@ -89,6 +89,7 @@ def test_a_put_wakes_who_waits(tmp_path: Path, mode: flightlog.FlushMode) -> Non
 
 
 def test_hundreds_wait_without_a_thread_and_without_looking(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flightlog.consume.deliver.subscription.WAIT_S", LIMIT_S)  # else who waits looks then
     store = opened()
     subscription = store.subscribe("orders", "g")
     looks = Counter[str]()

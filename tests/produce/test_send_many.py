@@ -37,6 +37,7 @@ from flightlog import (
     TopicNotFoundError,
 )
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support.clocks import HeldClock
 
 if TYPE_CHECKING:
     from flightlog.tests.produce.conftest import ManualClock, Stores
@@ -44,7 +45,11 @@ if TYPE_CHECKING:
 TOPIC = "orders"
 SMALL_STEPS = StoreSettings(segment_size=16 << 10, queue_file_entries=50, allocate_step_size=4096)
 SYNC = StoreSettings(
-    segment_size=1 << 20, queue_file_entries=1000, flush_mode=FlushMode.SYNC, sync_flush_timeout_ms=240_000
+    segment_size=1 << 20,
+    queue_file_entries=1000,
+    flush_mode=FlushMode.SYNC,
+    flush_interval_ms=3_600_000,
+    sync_flush_timeout_ms=240_000,
 )
 
 
@@ -323,7 +328,7 @@ def test_each_outcome_is_what_happened(
     faults: list[tuple[str, int]], groups: list[str | None], one_queue: bool, retries: int
 ) -> None:
     stores = {f"s{i}": ModelStore(f"s{i}") for i in range(len(faults))}
-    producer = Producer(stores, retries=retries)
+    producer = Producer(stores, retries=retries, clock=HeldClock())
     producer.queues(TOPIC)  # known before one of them closes
     for store, (fault, after) in zip(stores.values(), faults, strict=True):
         store.fault, store.after = fault, after

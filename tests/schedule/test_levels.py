@@ -195,9 +195,9 @@ def test_levels_keep_their_order_and_take_turns(
     tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, by_hand: ByHand, run_all: RunAll, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        run = by_hand(store)
         store.put_many(Message("t", b"%d" % i, delay_level=1 + i % 2) for i in range(5000))
         clock.advance(5000)
-        run = by_hand(store)
         run()
         counts = [state.delivered for state in store.statistics().delays]
         assert counts == [1000, 1000, 0], "neither level waits for all of the other"
@@ -220,6 +220,7 @@ def test_what_is_delivered_is_as_durable_as_a_put(
 ) -> None:
     settings = StoreSettings.small(delay_levels="1s", flush_mode=mode, flush_interval_ms=3_600_000)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
+        run_all(store)
         store.put_many(Message("t", b"%d" % i, delay_level=1) for i in range(300))
         clock.advance(1000)
         syncs = inside.log(store).sync_count

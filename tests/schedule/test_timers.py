@@ -20,7 +20,7 @@ from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
-from flightlog.testing.clock import ManualClock
+from flightlog.testing.clock import AheadClock, ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import inside
 
@@ -42,10 +42,12 @@ def numbers(store: Store) -> list[int]:
 def test_a_timer_comes_by_itself(
     tmp_path: Path, mode: FlushMode, kernel: str, assert_clean: Callable[[Path], None], until: Until
 ) -> None:
-    with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
-        deliver_at_ms = time.time_ns() // 1_000_000 + 300
+    clock = AheadClock()
+    with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode), clock=clock) as store:
+        deliver_at_ms = clock.now_ms() + 60_300
         result = store.put(timer(1, deliver_at_ms))
         assert (result.topic, result.queue_id) == ("rmq_sys_wheel_timer", 0)
+        clock.advance(60_000)
         until(lambda: numbers(store) == [1])
         [message] = store.read("t")
         assert message.store_timestamp_ms >= deliver_at_ms

@@ -138,9 +138,10 @@ def group_offsets(store: Store) -> OffsetTable:
     return engine(store).offsets
 
 
-def groups_without_thread(store: Store) -> None:
+def groups_without_thread(store: Store | Stores) -> None:
     """Rebalancing and saves come from the calls of members alone: a thread would outlive the death of a disk."""
-    store._readers.own()._service.start = lambda: None  # type: ignore[method-assign]
+    groups = store._coordinator if isinstance(store, Stores) else store._readers.own()
+    groups._service.start = lambda: None  # type: ignore[method-assign]
 
 
 # -- what services do, step by step
