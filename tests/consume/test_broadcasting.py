@@ -15,7 +15,7 @@ from flightlog import Consumer, Message, MessageQueue, ReceivedMessage, Stores, 
 from flightlog.consume.group.local_progress import LocalProgress
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, InconsistentGroupError, UsageError
-from flightlog.tests.support import inside
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.consume.conftest import Disks
@@ -55,7 +55,7 @@ def test_a_listener_of_each_member_hears_all_messages(
     def listener(host: str) -> Callable[[ReceivedMessage], None]:
         def hear(message: ReceivedMessage) -> None:
             if not heard[host]:
-                both.wait(30)  # neither keeps the other from the queue
+                both.wait(process.LIMIT_S)  # neither keeps the other from the queue
             heard[host].append(int(message.body))
 
         return hear

@@ -27,6 +27,7 @@ from flightlog import (
     TopicNotFoundError,
 )
 from flightlog.testing.clock import ManualClock
+from flightlog.tests.support import process
 
 START_MS = 1_700_000_000_000
 QUEUES = range(4)
@@ -188,10 +189,10 @@ def test_who_waits_is_woken_by_a_reset(store: Store) -> None:
     found: list[object] = []
     with store.subscribe("orders", "billing") as member:
         rest(member)
-        thread = threading.Thread(target=lambda: found.append(member.receive(60)))
+        thread = threading.Thread(target=lambda: found.append(member.receive(process.LIMIT_S)))
         thread.start()
         store.reset_offset("billing", "orders", 9, queue_id=1)
-        thread.join(60)
+        thread.join(process.LIMIT_S)
     assert [message.body for message in found if isinstance(message, flightlog.ReceivedMessage)] == [b"1-9"]
 
 
@@ -318,7 +319,7 @@ def test_members_that_come_and_go_do_not_undo_a_reset(store: Store) -> None:
         assert store.group_offsets("billing", "orders") == dict.fromkeys(QUEUES, 10)
     stop.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(process.LIMIT_S)
     assert not failures
     assert store.group_offsets("billing", "orders") == dict.fromkeys(QUEUES, 10)
     assert store.lag("billing") == {("orders", queue_id): 0 for queue_id in QUEUES}
@@ -351,4 +352,4 @@ def test_receives_meanwhile_do_not_undo_a_reset(store: Store) -> None:
         assert store.group_offsets("poppers", "orders") == dict.fromkeys(QUEUES, 10)
     stop.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(process.LIMIT_S)

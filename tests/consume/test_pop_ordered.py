@@ -17,13 +17,13 @@ from flightlog.consume.pop.pop_errors import ExpiredHandleError
 from flightlog.consume.pop.pop_topics import REVIVE_TOPIC
 from flightlog.store.errors import ConfigFileError, InvalidArgumentError
 from flightlog.testing.clock import ManualClock
-from flightlog.tests.support import inside
+from flightlog.tests.support import inside, process
 from flightlog.tests.support.popped_store import PoppedStore, numbers_of
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
 
-WAIT_S = 60.0
+WAIT_S = process.LIMIT_S
 INVISIBLE_MS = 10_000
 
 
@@ -205,7 +205,9 @@ def test_a_kill_between_the_dead_letter_and_its_note_makes_no_second_one(
 def test_a_later_life_knows_who_has_what(
     tmp_path: Path, assert_clean: AssertClean, killed: bool, mode: FlushMode
 ) -> None:
-    popped = PoppedStore(tmp_path / "store", settings=StoreSettings.small(flush_mode=mode))
+    popped = PoppedStore(
+        tmp_path / "store", settings=StoreSettings.small(flush_mode=mode, sync_flush_timeout_ms=240_000)
+    )
     popped.store.update_group("g", is_ordered=True)
     popped.put(*range(4))
     first, second, third = popped.receive(3)

@@ -45,7 +45,7 @@ def settings_of(mode: FlushMode) -> StoreSettings:
     return StoreSettings.small(
         flush_mode=mode, flush_interval_ms=3_600_000, allocate_step_size=4096, prepare_ahead_size=0,
         delay_levels=" ".join(["1s"] * 18), accept_future_store_time=True, offset_save_interval_ms=3_600_000,
-        rebalance_interval_ms=3_600_000,
+        rebalance_interval_ms=3_600_000, sync_flush_timeout_ms=240_000,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import flightlog
 from flightlog import GetStatus, Message, StoreSettings, sql
+from flightlog.tests.support import process
 
 LARGE = sql("amount > 100 AND region IS NOT NULL")
 AMOUNTS = (50, 150, 100, 101, 5_000_000_000)
@@ -40,7 +41,7 @@ def test_reads(store: flightlog.Store) -> None:
         assert ([message.body for message in one.messages], one.next_queue_offset) == (EXPECTED[:1], 3)
         none = store.get("orders", 0, 0, filter=sql("amount > 2147483648 AND region = 'us'"))
         assert (none.status, none.next_queue_offset) == (GetStatus.NO_MATCHED_MESSAGE, 10)
-        assert [m.body for m in store.pull("orders", 0, 0, filter=LARGE).result(5).messages] == EXPECTED
+        assert [m.body for m in store.pull("orders", 0, 0, filter=LARGE).result(process.LIMIT_S).messages] == EXPECTED
         is_paid = sql("TAGS IN ('paid', 'sent') AND amount = 50")
         assert len(list(store.read("orders", tags="*", filter=is_paid))) == 2
 
@@ -53,12 +54,12 @@ def test_a_read_only_view_reads(store: flightlog.Store) -> None:
 
 def test_a_pull_waits_for_a_message_that_matches(store: flightlog.Store) -> None:
     with store:
-        found = store.pull("orders", 0, 10, filter=LARGE, wait_s=30)
+        found = store.pull("orders", 0, 10, filter=LARGE, wait_s=process.LIMIT_S)
         store.put(Message("orders", b"small", properties={"amount": "1", "region": "eu"}, queue_id=0))
         assert not found.done() or not found.result().messages
-        pulled = store.pull("orders", 0, 11, filter=LARGE, wait_s=30)
+        pulled = store.pull("orders", 0, 11, filter=LARGE, wait_s=process.LIMIT_S)
         store.put(Message("orders", b"large", properties={"amount": "200", "region": "eu"}, queue_id=0))
-        assert [message.body for message in pulled.result(30).messages] == [b"large"]
+        assert [message.body for message in pulled.result(process.LIMIT_S).messages] == [b"large"]
 
 
 def test_a_subscription_passes_over_what_does_not_match(store: flightlog.Store) -> None:
@@ -99,7 +100,7 @@ def test_a_consumer_has_what_matches(store: flightlog.Store, ordered: bool) -> N
             done.set()
 
     with store, flightlog.Consumer(store, "orders", "g", take, filter=LARGE, ordered=ordered):
-        assert done.wait(30)
+        assert done.wait(process.LIMIT_S)
     assert sorted(found) == sorted(EXPECTED)
 
 

@@ -51,7 +51,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.open_ones = {}
         found = StoreSettings.small(
             flush_mode=self.mode, flush_interval_ms=3_600_000, allocate_step_size=4096, prepare_ahead_size=0,
-            transaction_check_max_count=CHECK_MAX, accept_future_store_time=True,
+            transaction_check_max_count=CHECK_MAX, accept_future_store_time=True, sync_flush_timeout_ms=240_000,
         )  # fmt: skip
         self.store = flightlog.open(self.disk.root, found, disk=self.disk, clock=self.clock)
         self.transactions = inside.transactions_by_hand(self.store)

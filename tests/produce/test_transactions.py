@@ -27,7 +27,7 @@ from flightlog.store.errors import (
 from flightlog.testing import log_positions
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import inside
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.produce.conftest import Stores
@@ -59,7 +59,7 @@ def test_a_message_is_seen_once_it_is_committed(store: Store, producer: Producer
             assert tx.resolution is None and tx.half.status is PutStatus.PUT_OK and "open" in repr(tx)
             assert bodies(store) == [] and store.query(TOPIC, "k").messages == [] and member.poll(1) == []
         assert tx.resolution is Resolution.COMMIT and "COMMIT" in repr(tx)
-        received = member.receive(60)
+        received = member.receive(process.LIMIT_S)
         assert received is not None and received.body == b"one" and received.ack()
     [found] = store.query(TOPIC, "k").messages
     assert tx.committed is not None and found.physical_offset == tx.committed.physical_offset
@@ -259,7 +259,7 @@ def test_another_store_takes_what_a_full_one_does_not(stores: Stores) -> None:
         stores.add(name, SMALL_STEPS).create_topic(TOPIC, 1)
     for operation in ("allocate", "create", "resize"):
         stores.disks["a"].fail(operation, "commitlog/", errno.ENOSPC)
-    producer = Producer(stores.open, fault_rules=FaultRules((1,), (0,)))
+    producer = Producer(stores.open, fault_rules=FaultRules((1,), (0,)), timeout_s=process.LIMIT_S)
     for number in range(60):
         with producer.transaction(Message(TOPIC, b"%d" % number + bytes(700))):
             pass

@@ -47,7 +47,7 @@ class DelayMachine(RuleBasedStateMachine):
     def open(self) -> None:
         settings = StoreSettings.small(
             delay_levels="1s 5s 1h", flush_mode=self.mode, flush_interval_ms=3_600_000, allocate_step_size=4096,
-            prepare_ahead_size=0, accept_future_store_time=True,
+            prepare_ahead_size=0, accept_future_store_time=True, sync_flush_timeout_ms=240_000,
         )  # fmt: skip
         self.store = flightlog.open(self.disk.root, settings, disk=self.disk, clock=self.clock)
         inside.delay_service(self.store).stop()

@@ -49,7 +49,9 @@ class PoppedLives:
     root: Path
     seed: int
     fates: dict[int, Fate] = field(default_factory=dict)
-    settings: StoreSettings = field(default_factory=lambda: StoreSettings.small(flush_mode=FlushMode.SYNC))
+    settings: StoreSettings = field(
+        default_factory=lambda: StoreSettings.small(flush_mode=FlushMode.SYNC, sync_flush_timeout_ms=240_000)
+    )
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)

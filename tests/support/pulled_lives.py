@@ -25,7 +25,7 @@ NEVER_MS = 3_600_000
 SETTINGS = StoreSettings.small(
     flush_mode=FlushMode.SYNC, flush_interval_ms=NEVER_MS, allocate_step_size=4096, prepare_ahead_size=0,
     delay_levels=" ".join(["1s"] * 18), accept_future_store_time=True, offset_save_interval_ms=NEVER_MS,
-    rebalance_interval_ms=NEVER_MS,
+    rebalance_interval_ms=NEVER_MS, sync_flush_timeout_ms=240_000,
 )  # fmt: skip
 
 
