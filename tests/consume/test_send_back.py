@@ -61,7 +61,7 @@ def test_a_message_that_goes_back_again_still_names_its_first_topic_and_record(t
         origin = put_one(store)
         assert send_to_retry(store, "billing", origin, 1, delay_level=1, queue_count=1).queue_id == 0
         clock.advance(1_000)
-        again = store.pull("%RETRY%billing", 0, 0, wait_s=process.LIMIT_S).result(process.LIMIT_S).messages[0]
+        again = store.pull("%RETRY%billing", 0, 0, wait_s=30).result(process.LIMIT_S).messages[0]
         letter = send_to_dead_letters(store, "billing", again, 2)
         assert (letter.topic, letter.queue_id, letter.queue_offset) == (dead_letter_topic("billing"), 0, 0)
         dead = next(store.read("%DLQ%billing"))

@@ -54,10 +54,10 @@ def test_a_read_only_view_reads(store: flightlog.Store) -> None:
 
 def test_a_pull_waits_for_a_message_that_matches(store: flightlog.Store) -> None:
     with store:
-        found = store.pull("orders", 0, 10, filter=LARGE, wait_s=process.LIMIT_S)
+        found = store.pull("orders", 0, 10, filter=LARGE, wait_s=30)
         store.put(Message("orders", b"small", properties={"amount": "1", "region": "eu"}, queue_id=0))
         assert not found.done() or not found.result().messages
-        pulled = store.pull("orders", 0, 11, filter=LARGE, wait_s=process.LIMIT_S)
+        pulled = store.pull("orders", 0, 11, filter=LARGE, wait_s=30)
         store.put(Message("orders", b"large", properties={"amount": "200", "region": "eu"}, queue_id=0))
         assert [message.body for message in pulled.result(process.LIMIT_S).messages] == [b"large"]
 
