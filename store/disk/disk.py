@@ -30,8 +30,8 @@ MAX_FILE_SIZE = (1 << 31) - 1
 for that length says how many entries a file has."""
 NEVER_ELSEWHERE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
 """How everything is opened: a symbolic link is an error, and a pipe in place of a file does not block."""
-NOT_KNOWN = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
-"""What a file system answers that has no files without a name."""
+NOT_KNOWN = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES})
+"""What a file system answers that has no files without a name, or a sandbox that allows none."""
 
 
 class FolderEntry(NamedTuple):

@@ -39,6 +39,9 @@ class Lax:
     def open_unnamed(self, path: Path) -> Any:
         return Lax(self.real.open_unnamed(path), *self._names)
 
+    def link(self, file: Any) -> None:
+        self.real.link(file.real if isinstance(file, Lax) else file)
+
 
 # -- the log
 

@@ -205,8 +205,13 @@ class HookedDisk(RealDisk):
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
         file = super().open(path, writable=writable, create=create)
-        if path.parent.name != "commitlog":
-            return file
+        return self._hooked(file, writable) if path.parent.name == "commitlog" else file
+
+    def open_unnamed(self, path: Path) -> RealFile | None:
+        file = super().open_unnamed(path)
+        return None if file is None else self._hooked(file, True)
+
+    def _hooked(self, file: RealFile, writable: bool) -> RealFile:
         hooked = HookedFile(file.path, os.dup(file.descriptor), writable)
         hooked.disk = self
         return hooked
@@ -243,6 +248,7 @@ def test_the_page_never_promises_queues_beyond_the_durable_log(
             disk.hook = hook
             store.put_many(numbered.messages(20, 21))
             inside.maintenance(store).flush_queues()
+            assert disk.hook is None, "it came in between"
             progress = read_progress(RealDisk(), tmp_path)
             assert progress is not None
             assert progress.queues_flushed <= progress.flushed

@@ -9,7 +9,7 @@ The answer is a line for every acknowledged message (`put` had returned), then a
 to a pipe, so the kernel keeps it whole whatever happens to its writer. Sites:
 
     batch        between two records of one put_many
-    roll         making the next segment: its creation, its length, the sync of its name
+    roll         making the next segment: its creation, its length, its name, the sync of its name
     allocate     before or after blocks are allocated
     sync         before or after a segment is synced
     derived      any write to a consume queue, the checkpoint or a seal (half of its bytes are written)
@@ -34,7 +34,7 @@ from typing import Any
 
 import flightlog
 from flightlog.store.disk.clock import SystemClock
-from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
+from flightlog.store.disk.disk import DiskFile, MappedPart, RealDisk, RealFile
 
 THREADS = 4
 SEGMENT_SIZE = 64 << 10
@@ -145,6 +145,18 @@ class DoomedDisk(RealDisk):
             with at(site):
                 self._fate.meet(site, after=self._fate.after)
         return DoomedFile(self._fate, path, descriptor, writable)
+
+    def open_unnamed(self, path: Path) -> DoomedFile | None:
+        with at("roll"):
+            file = super().open_unnamed(path)
+            self._fate.meet("roll", after=self._fate.after)
+        return None if file is None else DoomedFile(self._fate, path, os.dup(file.descriptor), True)
+
+    def link(self, file: DiskFile) -> None:
+        with at("roll"):
+            self._fate.meet("roll")
+            super().link(file)
+            self._fate.meet("roll", after=True)
 
     def sync_folder(self, path: Path) -> None:
         site = "roll" if path.name == "commitlog" else "derived"

@@ -65,6 +65,12 @@ class MachineDisk(PowerDisk):
         file = super().open(path, writable=writable, create=create)
         return MachineFile(self, file, writable, file.inode) if isinstance(file, PowerFile) else file
 
+    def open_unnamed(self, path: Path) -> PowerFile | None:
+        with disk_errors(path, "creating it"):
+            self.take_room()
+        file = super().open_unnamed(path)
+        return None if file is None else MachineFile(self, file, True, file.inode)
+
     def modified_ms(self, path: Path) -> int:
         return self.written_ms.get(path.name, 0)
 
