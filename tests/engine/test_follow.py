@@ -41,6 +41,16 @@ def keep_together(writer: subprocess.Popen[str], readers: list[subprocess.Popen[
             writer.stdin.flush()
 
 
+def ending(program: subprocess.Popen[str]) -> tuple[str, str]:
+    """What else it says until it ends: `communicate` would pass over lines that `readline` has taken beforehand."""
+    assert program.stdin is not None and program.stdout is not None and program.stderr is not None
+    with suppress(BrokenPipeError):
+        program.stdin.close()
+    said = program.stdout.read(), program.stderr.read()
+    program.wait()
+    return said
+
+
 @pytest.mark.ci
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", FlushMode)
@@ -52,7 +62,7 @@ def test_two_readers_follow_a_writer(mode: FlushMode, tmp_path: Path, scale: Sca
     programs = [start("followed_writer.py", tmp_path, mode.name, count, segment_size), *readers]
     try:
         keep_together(programs[0], readers)
-        said = [program.communicate() for program in programs]
+        said = [ending(program) for program in programs]
     finally:
         for program in programs:
             program.kill()

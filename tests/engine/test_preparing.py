@@ -263,7 +263,7 @@ def test_a_failed_sync_of_a_name_poisons(
 
 def are_large_pieces_expected(path: Path) -> bool:
     """Whether the mapping that appends store into is not advised random (VmFlags `rr`)."""
-    found, is_ours, inode = [], False, str(path.stat().st_ino)  # Linux shows no name that was given afterwards
+    found, is_ours, inode = [], False, str(path.stat().st_ino)  # Linux shows no name that was given later
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split()[0]:
             is_ours = line.split()[4] == inode and "rw-s" in line

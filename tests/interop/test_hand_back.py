@@ -60,6 +60,7 @@ def test_what_a_broker_owed_its_groups(
     path.write_text("".join("\t".join(map(str, words)) + "\n" for words in orders))
     with rocketmq.run("pop", {"path": root, "orders": path, **SIZES}, 300) as output:
         lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert not [line for line in lines if line["type"] == "missing"]
     assert [line["code"] for line in lines if line["type"] == "back"] == [0] * 4
     assert sum(line["type"] == "popped" for line in lines) == 8
 

@@ -114,6 +114,7 @@ def test_both_write_the_same_records(rocketmq: RocketMq, root: Path, tmp_path: P
         ("arrived", "%RETRY%g_orders", 6),
         ("sleep", 4_000),
     )
+    assert not [line for line in lines if line["type"] == "missing"]
     assert [line["code"] for line in lines if "code" in line] == [0] * 8
     here = ours(other)
     messages = here.receive(invisible_ms=INVISIBLE_MS)
@@ -153,6 +154,7 @@ def test_a_broker_goes_on_with_what_was_popped_here(rocketmq: RocketMq, root: Pa
         ("pop", "g", "orders", 32, 60_000, "a"),
         ("pop", "g", "orders", 32, 60_000, "b"),
     )
+    assert not [line for line in lines if line["type"] == "missing"]
     found = popped_by(lines)
     new = {int(line["body"]) for line in found.values() if line["reconsumeTimes"] == 0}
     old = {int(line["body"]) for line in found.values() if line["reconsumeTimes"] == 1}

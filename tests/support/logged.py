@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 def watched(caplog: pytest.LogCaptureFixture) -> Callable[[], list[logging.LogRecord]]:
     """Returns what tells the records of flightlog, but for those of threads that run already."""
+    gc.collect()  # what other tests left would say here that it goes
     others = set(threading.enumerate()) - {threading.current_thread()}
 
     def records() -> list[logging.LogRecord]:
