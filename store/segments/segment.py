@@ -203,7 +203,9 @@ class AppendSegment(Segment):
         self.sync_name()
 
     def _is_made_without_name(self) -> bool:
-        if self.disk.exists(self.path) or not self.open_unnamed():
+        # Listed, since `exists` raises inside: an interrupt that came upon that would be taken for a failing disk's.
+        is_there = self.path.name in [entry.name for entry in self.disk.list(self.path.parent)]
+        if is_there or not self.open_unnamed():
             return False
         try:
             self.link()

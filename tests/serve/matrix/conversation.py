@@ -77,7 +77,8 @@ def run_program(
 
 
 def assert_all_seen(found: Mapping[str, Outcome]) -> None:
-    assert {name: outcome for name, outcome in found.items() if not outcome.is_ok} == {}
+    missed = {name: outcome for name, outcome in found.items() if not outcome.is_ok}
+    assert not missed, missed
 
 
 def _listen(process: subprocess.Popen[str], server: MatrixServer) -> dict[str, Outcome]:
