@@ -17,7 +17,7 @@ from flightlog.tools.bench.served.rocketmq_proxy import free_ports, rocketmq_run
 SETTINGS = {
     "recallMessageEnable": "true",
     "enablePropertyFilter": "true",
-    "transactionTimeOut": "1000",
+    "transactionTimeOut": "8000",
     "transactionCheckInterval": "1000",
 }
 START_S, LOOK_S = 240.0, 0.5

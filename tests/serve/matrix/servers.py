@@ -13,7 +13,8 @@ from flightlog.store.topic import MESSAGE_TYPE
 from flightlog.tests.serve.matrix.scenarios import GROUPS, RETRIES, TOPICS
 from flightlog.tests.support.rocketmq_server import ServedStore
 
-SETTINGS = StoreSettings.small(transaction_timeout_ms=1000, transaction_check_interval_ms=1000)
+# A client that stands still for a while must not be asked about what it is about to commit.
+SETTINGS = StoreSettings.small(transaction_timeout_ms=8000, transaction_check_interval_ms=1000)
 ACCESS_KEY, SECRET_KEY = "administrator", "tested-secret"
 ACL = f"accounts:\n  - accessKey: {ACCESS_KEY}\n    secretKey: {SECRET_KEY}\n    admin: true\n"
 
