@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from ...consume.store import Store
 from ...store.message import Message
@@ -33,10 +35,45 @@ class OffLoop:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "flightlog-serve")
+        self._ended: deque[asyncio.Future[None]] = deque()
+        """What waits in the loop for futures that other threads have completed."""
+        self._is_woken = False
+        """Whether the loop will look at them."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What the function returns or raises. A cancelled caller ends its wait; the function goes on to its end."""
-        return await asyncio.wrap_future(self.submit(function, *args, **kwargs))
+        return await self.outcome(self.submit(function, *args, **kwargs))
+
+    async def outcome(self, future: Future[T]) -> T:
+        """The result or the error of a future that another thread completes. A caller that is cancelled cancels it.
+
+        As `asyncio.wrap_future`, which wakes the loop for every one, with a system call for which the other thread
+        gives the interpreter away. A sync completes many at once: here they share a wake.
+        """
+        if not future.done():
+            loop = asyncio.get_running_loop()
+            waiting = loop.create_future()
+            future.add_done_callback(partial(self._note_ended, loop, waiting))
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                future.cancel()
+                raise
+        return future.result()
+
+    def _note_ended(self, loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None], future: Future[Any]) -> None:
+        """In any thread."""
+        self._ended.append(waiting)
+        if not self._is_woken and not loop.is_closed():
+            self._is_woken = True
+            loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._is_woken = False  # before the look: what ends from now on wakes the loop again
+        while self._ended:
+            waiting = self._ended.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         return self._threads.submit(function, *args, **kwargs)

@@ -5,7 +5,6 @@ Which store gets a message, and which other one if that fails, is the choice of 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Sequence
@@ -68,7 +67,7 @@ class Sending:
             results = await self._off_loop.run(send_many) if waits else send_many()
         else:
             sending = self._producer(name).send_async(messages[0], group=_group(messages[0]))
-            results = [sending.result() if sending.done() else await asyncio.wrap_future(sending)]
+            results = [sending.result() if sending.done() else await self._off_loop.outcome(sending)]
         self._answer(response, messages, results)
 
     def _producer(self, topic: str) -> Producer:
