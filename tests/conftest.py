@@ -4,6 +4,7 @@
 - `golden`, `golden_copy`: stores that Apache RocketMQ itself wrote, unpacked from FLIGHTLOG_GOLDEN.
 - `copy_store`: any store copied, holes kept.
 - `assert_clean`: how every test that wrote a store ends.
+- `told`: what flightlog has logged in the test.
 - `kernel`: the test runs once over the C kernel and once over its pure reference.
 - Helpers are modules in tests/support/, imported as `flightlog.tests.support`; some are programs, run as children.
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
@@ -18,11 +19,14 @@
 from __future__ import annotations
 
 import errno
+import gc
+import logging
 import os
 import random
 import resource
 import shutil
 import tarfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from flightlog.engine.verify.findings import VerifyReport
 
     AssertClean = Callable[[Path], VerifyReport]
+    Told = Callable[[], list[logging.LogRecord]]
 
 ROOT = Path(__file__).resolve().parents[1]
 ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
@@ -268,6 +273,20 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
     native.use(name)
     yield name
     native.use(before)
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
+    """Returns what flightlog has logged in this test; threads that other tests of the process have left log, too."""
+    gc.collect()  # what other tests left would say here that it goes
+    others = set(threading.enumerate()) - {threading.current_thread()}
+
+    def is_of_this_test(record: logging.LogRecord) -> bool:
+        return threading.current_thread() not in others
+
+    caplog.handler.addFilter(is_of_this_test)
+    yield lambda: [record for record in caplog.records if record.name.startswith("flightlog")]
+    caplog.handler.removeFilter(is_of_this_test)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from flightlog.consume.group_coordinator import GroupCoordinator
 from flightlog.store.disk.clock import Clock
 from flightlog.store.errors import DiskError
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import logged, process
+from flightlog.tests.support import process
 from flightlog.tests.support.clocks import HeldClock
 
 if TYPE_CHECKING:
@@ -116,12 +115,6 @@ def wait_until() -> Callable[[Callable[[], object]], None]:
     """Until another thread has made it so."""
     wait: Callable[[Callable[[], object]], None] = process.wait_until
     return wait
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[logging.LogRecord]]:
-    """What flightlog has logged in this test."""
-    return logged.watched(caplog)
 
 
 @pytest.fixture

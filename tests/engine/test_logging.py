@@ -15,6 +15,7 @@ from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailed
 from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
+    from flightlog.tests.conftest import Told
     from flightlog.tests.engine.conftest import AssertClean
 
 SMALL = StoreSettings(segment_size=16 << 10, queue_file_entries=50, key_index=False, flush_interval_ms=3_600_000)
@@ -23,18 +24,17 @@ SMALL = StoreSettings(segment_size=16 << 10, queue_file_entries=50, key_index=Fa
 class Lines:
     """What was logged since it was asked last."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture, folder: Path) -> None:
-        self._caplog, self._folder = caplog, str(folder)
+    def __init__(self, caplog: pytest.LogCaptureFixture, told: Told) -> None:
+        self._caplog, self._told = caplog, told
 
     def take(self) -> list[tuple[str, str, str]]:
         """(logger, level, text)."""
         return [(record.name, record.levelname, record.getMessage()) for record in self.records()]
 
     def records(self) -> list[logging.LogRecord]:
-        found = [record for record in self._caplog.records if record.name.startswith("flightlog.")]
+        found = self._told()
         self._caplog.clear()
-        # Stores of other tests may end at any time.
-        return [record for record in found if record.__dict__.get("path", self._folder).startswith(self._folder)]
+        return found
 
     def one(self, name: str, level: str, **fields: Any) -> str:
         """The text of the one line that there is, which has these fields."""
@@ -47,9 +47,9 @@ class Lines:
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Lines:
+def lines(caplog: pytest.LogCaptureFixture, told: Told) -> Lines:
     caplog.set_level(logging.DEBUG, "flightlog")
-    return Lines(caplog, tmp_path)
+    return Lines(caplog, told)
 
 
 def test_open_and_close(tmp_path: Path, lines: Lines, assert_clean: AssertClean) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,18 +12,11 @@ from flightlog import Message, StoreSettings
 from flightlog.store.errors import QueueNotFoundError, TopicNotFoundError
 
 if TYPE_CHECKING:
-    from flightlog.tests.conftest import AssertClean
-
-
-def told_of(path: Path, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What was logged of this store: those of other tests may end at any time."""
-    return [record for record in caplog.records if str(path) in record.getMessage()]
+    from flightlog.tests.conftest import AssertClean, Told
 
 
 @pytest.mark.parametrize("is_view", [False, True])
-def test_a_read_that_must_find_its_topic(
-    tmp_path: Path, assert_clean: AssertClean, caplog: pytest.LogCaptureFixture, is_view: bool
-) -> None:
+def test_a_read_that_must_find_its_topic(tmp_path: Path, assert_clean: AssertClean, told: Told, is_view: bool) -> None:
     """It once answered with nothing, and without a word."""
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         store.put(Message("orders", b"one"))
@@ -34,11 +26,11 @@ def test_a_read_that_must_find_its_topic(
             found.read("order", must_exist=True)
         with pytest.raises(QueueNotFoundError, match="'empty' has queues 0 to 1, and none with id 2"):
             found.read("empty", 2, must_exist=True)
-        assert not told_of(tmp_path, caplog)
+        assert not told()
         assert [message.body for message in found.read("orders", must_exist=True)] == [b"one"]
         assert list(found.read("empty", 1, must_exist=True)) == []
         assert list(found.read("order")) == list(found.read("order")) == []
-        [record] = told_of(tmp_path, caplog)
+        [record] = told()
         assert record.levelname == "WARNING" and record.__dict__["topic"] == "order"
     assert_clean(tmp_path)
 
@@ -53,9 +45,7 @@ def test_a_read_of_nothing_needs_no_topics_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%workers", "%DLQ%workers", "SCHEDULE_TOPIC_XXXX", "%LMQ%orders"])
-def test_nothing_is_said_of_topics_that_come_by_themselves(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, topic: str
-) -> None:
+def test_nothing_is_said_of_topics_that_come_by_themselves(tmp_path: Path, told: Told, topic: str) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         assert list(store.read(topic)) == []
-    assert not told_of(tmp_path, caplog)
+    assert not told()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ import flightlog
 from flightlog import Store, StoreSettings
 from flightlog.store.errors import DiskError
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import logged
 
 
 @dataclass
@@ -40,12 +38,6 @@ class ManualClock:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[logging.LogRecord]]:
-    """What flightlog has logged in this test."""
-    return logged.watched(caplog)
 
 
 class Stores:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +18,9 @@ from flightlog.store.conf.broker_promises import FEATURES, HARMLESS, SAFETY
 from flightlog.store.conf.java_properties import MalformedEscapeError, parse_properties
 from flightlog.store.errors import InvalidSettingsError, UnkeptPromiseError
 from flightlog.store.settings import RANGES, FlushMode, StoreSettings
+
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import Told
 
 CLUSTER = "brokerClusterName={0}DefaultCluster\nbrokerName={0}broker-a\nbrokerId={0}{1}\n"
 RETENTION = "deleteWhen={0}04\nfileReservedTime={0}48\n"
@@ -99,11 +101,6 @@ def read(tmp_path: Path, text: str | bytes) -> BrokerConf:
     return read_broker_conf(conf(tmp_path, text))
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What this thread has logged: other tests may have left some that do, too."""
-    return [record for record in caplog.records if record.thread == threading.get_ident()]
-
-
 def pairs(raw: bytes) -> list[tuple[str, str]]:
     return [(key, value) for _, key, value in parse_properties(raw)]
 
@@ -171,21 +168,25 @@ def test_the_last_of_equal_keys_counts(tmp_path: Path) -> None:
     assert read(tmp_path, "maxMessageSize=lots\nmaxMessageSize=7\n").settings.max_message_size == 7
 
 
-def test_ignored_settings_are_listed_without_their_values(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_ignored_settings_are_listed_without_their_values(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, told: Told
+) -> None:
     with caplog.at_level(logging.INFO, "flightlog.settings"):
         found = read(
             tmp_path, "objectStoreSecretKey=12345678\nflushDiskType=SYNC_FLUSH\ninitAuthenticationUser=12345678\n"
         )
     assert found.ignored == ("objectStoreSecretKey", "initAuthenticationUser") and found.mapped == ("flushDiskType",)
     assert "12345678" not in caplog.text + repr(found)
-    assert [record.levelname for record in told(caplog)] == ["INFO"]
-    assert told(caplog)[0].__dict__["ignored"] == found.ignored
+    assert [record.levelname for record in told()] == ["INFO"]
+    assert told()[0].__dict__["ignored"] == found.ignored
 
 
-def test_a_name_that_is_no_setting_is_named_without_its_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_that_is_no_setting_is_named_without_its_value(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, told: Told
+) -> None:
     found = read(tmp_path, "flushDiskTyp=SYNC_FLUSH\nsecretKey=12345678\nlistenPort=1\n")
     assert found.unknown == ("flushDiskTyp", "secretKey") and found.ignored == ()
-    [record] = told(caplog)
+    [record] = told()
     assert "no settings of RocketMQ 5.3.3" in record.getMessage() and "flushDiskTyp, secretKey" in record.getMessage()
     assert "12345678" not in caplog.text + repr(found)
 
@@ -238,22 +239,26 @@ def test_every_setting_is_in_one_place() -> None:
 
 
 @pytest.mark.parametrize("name", [*SAFETY, *FEATURES])
-def test_a_promise_that_is_not_kept_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+def test_a_promise_that_is_not_kept_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, told: Told, name: str
+) -> None:
     """They were once dropped without a word, `brokerRole=SYNC_MASTER` among them."""
     value = PROMISING.get(name, "true")
     found = read(tmp_path, f"brokerName=a\n{name} = {value}\n")
     [promise] = found.unkept
     assert promise[:3] == (name, value, 2) and promise.is_safety == (name in SAFETY)
-    [record] = told(caplog)
+    [record] = told()
     assert f"broker.conf, line 2: {name} = {value}: {promise.why}" in record.getMessage()
     assert (record.__dict__["setting"], record.__dict__["line"]) == (name, 2)
     assert [name in text for text in found.settings.unkept_promises] == [True] * (name in SAFETY)
     caplog.clear()
     if name in SILENT or name not in PROMISING:
-        assert read(tmp_path, f"{name} = {SILENT.get(name, 'false')}\n").unkept == () and not told(caplog)
+        assert read(tmp_path, f"{name} = {SILENT.get(name, 'false')}\n").unkept == () and not told()
 
 
-def test_opening_for_writing_refuses_safety_promises_by_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_opening_for_writing_refuses_safety_promises_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, told: Told
+) -> None:
     settings = StoreSettings.from_broker_conf(
         conf(tmp_path, "brokerRole=SYNC_MASTER\naclEnable=true\nenableRemoteEscape=true\n")
     )
@@ -269,7 +274,7 @@ def test_opening_for_writing_refuses_safety_promises_by_name(tmp_path: Path, cap
     caplog.clear()
     with flightlog.open_read_only(tmp_path / "store", settings) as view:
         assert [message.body for message in view.read("orders")] == [b"one"]
-    [record] = told(caplog)
+    [record] = told()
     assert record.levelname == "WARNING" and "brokerRole = SYNC_MASTER" in record.getMessage()
     assert record.__dict__["unkept_promises"] == settings.unkept_promises
 
