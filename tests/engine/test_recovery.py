@@ -15,11 +15,12 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.open.shutdown_state import LastWriter
-from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
+from flightlog.store.disk.disk import MappedPart, RealDisk
 from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint
 from flightlog.store.state.progress import read_progress
 from flightlog.testing.faulty_disk import FaultyDisk, FaultyFile
 from flightlog.tests.support import inside
+from flightlog.tests.support.synced_disk import SyncedDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, Numbered
@@ -198,31 +199,13 @@ def test_entries_of_messages_that_are_not_there(state: str, request: pytest.Fixt
     numbered.check_goes_on(root, 200)
 
 
-class HookedDisk(RealDisk):
-    """Calls `hook` in the middle of a segment's sync."""
+class HookedDisk(SyncedDisk):
+    """Calls `hook` once, in the middle of a segment's sync."""
 
     hook: Callable[[], None] | None = None
 
-    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
-        file = super().open(path, writable=writable, create=create)
-        return self._hooked(file, writable) if path.parent.name == "commitlog" else file
-
-    def open_unnamed(self, path: Path) -> RealFile | None:
-        file = super().open_unnamed(path)
-        return None if file is None else self._hooked(file, True)
-
-    def _hooked(self, file: RealFile, writable: bool) -> RealFile:
-        hooked = HookedFile(file.path, os.dup(file.descriptor), writable)
-        hooked.disk = self
-        return hooked
-
-
-class HookedFile(RealFile):
-    disk: HookedDisk
-
-    def sync(self, part: MappedPart | None = None) -> None:
-        super().sync(part)
-        hook, self.disk.hook = self.disk.hook, None
+    def synced(self, path: Path, part: MappedPart | None) -> None:
+        hook, self.hook = self.hook, None
         if hook is not None:
             hook()
 

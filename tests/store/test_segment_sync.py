@@ -14,10 +14,11 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store import native
-from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
+from flightlog.store.disk.disk import MappedPart, RealDisk
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
 from flightlog.store.segments.segment import PART_SIZE
 from flightlog.tests.support import inside
+from flightlog.tests.support.synced_disk import SyncedDisk
 
 if TYPE_CHECKING:
     AssertClean = Callable[[Path], None]
@@ -27,33 +28,14 @@ LONG = Message("t", bytes(PART_SIZE))
 SHORT = Message("t", b"short")
 
 
-class NotedFile(RealFile):
-    disk: NotingDisk
-
-    def sync(self, part: MappedPart | None = None) -> None:
-        super().sync(part)
-        self.disk.syncs.append((self.path.name, None if part is None else (part.start, part.stop)))
-
-
-class NotingDisk(RealDisk):
+class NotingDisk(SyncedDisk):
     """Notes syncs of segments."""
 
     def __init__(self) -> None:
         self.syncs: list[tuple[str, tuple[int, int] | None]] = []
 
-    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
-        file = super().open(path, writable=writable, create=create)
-        return self._noted(file, writable) if path.parent.name == "commitlog" else file
-
-    def open_unnamed(self, path: Path) -> RealFile | None:
-        file = super().open_unnamed(path)
-        return None if file is None else self._noted(file, True)
-
-    def _noted(self, file: RealFile, writable: bool) -> RealFile:
-        noted = NotedFile(file.path, os.dup(file.descriptor), writable)
-        file.close()
-        noted.disk = self
-        return noted
+    def synced(self, path: Path, part: MappedPart | None) -> None:
+        self.syncs.append((path.name, None if part is None else (part.start, part.stop)))
 
 
 def pages(start: int, stop: int) -> tuple[int, int]:
