@@ -67,11 +67,6 @@ class Seen:
         return self.numbers
 
 
-def consumer_threads(before: set[threading.Thread]) -> list[str]:
-    """Those that have begun since `process.threads()` were `before`."""
-    return [name for name in process.names_since(before) if name.startswith("flightlog-consume-")]
-
-
 @pytest.mark.parametrize(("threads", "batch_size"), [(1, 1), (4, 1), (3, 7)])
 def test_every_message_is_handed_over_once_and_acknowledged(opened: Opened, threads: int, batch_size: int) -> None:
     before = process.threads()
@@ -82,7 +77,7 @@ def test_every_message_is_handed_over_once_and_acknowledged(opened: Opened, thre
         put(store, 150, first=150)
         assert seen.wait() == Counter(range(300))
     assert max(map(len, seen.batches)) <= batch_size and len(seen.threads) <= threads
-    assert consumer.statistics().consumed == 300 and not consumer_threads(before)
+    assert consumer.statistics().consumed == 300 and not process.consumer_threads(before)
     assert store.group_offsets("g", "orders") == dict.fromkeys(range(4), 75)
     store.close()
     with opened().subscribe("orders", "g") as again:
@@ -115,7 +110,7 @@ def test_what_fails_comes_again_and_no_thread_dies_of_it(opened: Opened, caplog:
         Consumer(store, "orders", "g", seen, threads=3, back_off=AT_ONCE) as consumer,
     ):
         assert seen.wait() == Counter(range(60))
-        assert len(consumer_threads(before)) == 3
+        assert len(process.consumer_threads(before)) == 3
     told = consumer.statistics()
     assert (told.consumed, told.failed, told.in_flight, told.lag) == (60, 60, 0, 0)
     assert told.listener_ms.count == 120
@@ -215,7 +210,7 @@ def test_close_waits_for_the_listener_and_commits(opened: Opened) -> None:
     put(store, 3, first=1)  # for the other queues: they may come too late for this one
     may_end.set()
     closing.join(LIMIT_S)
-    assert closed == [True] and not consumer_threads(before)
+    assert closed == [True] and not process.consumer_threads(before)
     assert sum(store.group_offsets("g", "orders").values()) >= 1
     assert store.group_offsets("g", "orders")[0] == 1 and consumer.close()
 
@@ -271,7 +266,7 @@ def test_closing_the_store_ends_its_consumers(opened: Opened) -> None:
     consumer = Consumer(store, "orders", "g", seen).start()
     seen.wait()
     store.close()
-    assert consumer.close() and not consumer_threads(before)
+    assert consumer.close() and not process.consumer_threads(before)
     with pytest.raises(StoreClosedError):
         Consumer(store, "orders", "g", seen).start()
 

@@ -29,11 +29,6 @@ def put(store: Store, count: int) -> None:
         store.put(Message("orders", b"%d" % number, queue_id=None))
 
 
-def consume_threads(before: set[threading.Thread]) -> list[str]:
-    """Those that have begun since `process.threads()` were `before`."""
-    return [name for name in process.names_since(before) if name.startswith("flightlog-consume-")]
-
-
 class Seen:
     """Ends when so many messages were taken."""
 
@@ -59,7 +54,7 @@ def test_every_message_is_awaited_once_and_acknowledged(opened: Opened, batch_si
         assert seen.all_there.wait(LIMIT_S)
     assert seen.numbers == Counter(range(40)) and len(seen.loops) == 1
     assert sum(store.group_offsets("g", "orders").values()) == 40
-    assert not consume_threads(before)
+    assert not process.consumer_threads(before)
     assert all(loop.is_closed() for loop in seen.loops)
 
 
@@ -119,7 +114,7 @@ def test_async_with_runs_it_in_the_loop_that_is_there(opened: Opened) -> None:
 
     async def main() -> None:
         async with Consumer(store, "orders", "g", seen) as consumer:
-            assert len([name for name in consume_threads(before) if name.endswith("-loop")]) == 0
+            assert len([name for name in process.consumer_threads(before) if name.endswith("-loop")]) == 0
             await asyncio.to_thread(seen.all_there.wait, LIMIT_S)
             with pytest.raises(UsageError, match="to_thread"):
                 consumer.close()
@@ -127,7 +122,7 @@ def test_async_with_runs_it_in_the_loop_that_is_there(opened: Opened) -> None:
 
     asyncio.run(main())
     assert sum(store.group_offsets("g", "orders").values()) == 20
-    assert not consume_threads(before)
+    assert not process.consumer_threads(before)
 
 
 def test_async_with_and_a_listener_that_is_a_function(opened: Opened) -> None:

@@ -23,6 +23,11 @@ def names_since(before: set[threading.Thread]) -> list[str]:
     return sorted(thread.name for thread in threads() - before)
 
 
+def consumer_threads(before: set[threading.Thread]) -> list[str]:
+    """Those of consumers among `names_since(before)`."""
+    return [name for name in names_since(before) if name.startswith("flightlog-consume-")]
+
+
 def descriptors(folder: Path) -> list[str]:
     """The files below a folder that this process has open, each as often as it is."""
     found = []
