@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import random
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from flightlog.tests.cluster.processes import free_port
 from flightlog.tests.interop.harness import RocketMq, java_environment
 
 BROKER = "org.apache.rocketmq.broker.BrokerStartup"
@@ -19,8 +18,6 @@ STARTED = "boot success"
 START_LIMIT_S = 240.0
 END_LIMIT_S = 120.0
 POLL_S = 0.05
-PORTS = 12_002, 14_999
-"""Below those of /proc/sys/net/ipv4/ip_local_port_range, and of the tests of clusters."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +27,6 @@ class Ended:
     code: int
     output: str
     """With what a broker otherwise writes into its log files: the programs' logback.xml sends it to stderr."""
-
-
-def broker_port() -> int:
-    """A port that is free with the two that a broker takes besides: none that the kernel could give to somebody else
-    until the broker listens."""
-    while True:
-        port = random.SystemRandom().randrange(*PORTS)
-        with suppress(OSError), ExitStack() as held:
-            for beside in (port - 2, port, port + 1):
-                held.enter_context(socket.create_server(("127.0.0.1", beside)))
-            return port
 
 
 def _start(rocketmq: RocketMq, main_class: str, conf: Path, home: Path) -> tuple[subprocess.Popen[bytes], Path]:
@@ -76,7 +62,7 @@ def running_broker(rocketmq: RocketMq, conf: Path, home: Path) -> Iterator[None]
 def running_name_server(rocketmq: RocketMq, home: Path) -> Iterator[str]:
     """A name server; yields its address."""
     home.mkdir()
-    port = broker_port()
+    port = free_port()
     conf = home / "name-server.conf"
     conf.write_text(f"listenPort={port}\n")
     with _running(rocketmq, NAME_SERVER, conf, home):

@@ -13,8 +13,9 @@ import flightlog
 from flightlog import Message, StoreSettings, handover
 from flightlog.serve.remoting.wire.codes import RequestCode, ResponseCode
 from flightlog.serve.remoting.wire.command import Command
+from flightlog.tests.cluster.processes import free_port
 from flightlog.tests.interop.harness import RocketMq
-from flightlog.tests.interop.real_broker import broker_port, ended_broker, running_broker, running_name_server
+from flightlog.tests.interop.real_broker import ended_broker, running_broker, running_name_server
 from flightlog.tests.support.remoting_client import RemotingClient
 
 pytestmark = pytest.mark.ci
@@ -111,7 +112,7 @@ def test_a_broker_serves_the_store_with_its_conf_and_gives_it_back(
     for turn in range(2):
         put(path, turn * COUNT)
         assert len(list((path / "commitlog").iterdir())) >= 2
-        port = broker_port()
+        port = free_port()
         conf.write_text(handover.broker_conf(path, SETTINGS, address="127.0.0.1", port=port, name_server="127.0.0.1:1"))
         report = handover.check(path, conf, settings=SETTINGS)
         assert report.is_fit and report.records == (turn + 1) * COUNT, report.findings
@@ -128,7 +129,7 @@ def test_a_broker_with_its_default_sizes_does_not_start(
     """The finding `file-sizes`, seen on a real broker, and that the folder is none the worse for it."""
     path, conf = tmp_path / "store", tmp_path / "broker.conf"
     put(path)
-    text = handover.broker_conf(path, SETTINGS, address="127.0.0.1", port=broker_port(), name_server="127.0.0.1:1")
+    text = handover.broker_conf(path, SETTINGS, address="127.0.0.1", port=free_port(), name_server="127.0.0.1:1")
     sizes = ("mappedFileSize", "maxHashSlotNum", "maxIndexNum")
     conf.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith(sizes)))
     [finding] = handover.check(path, conf, settings=SETTINGS).findings
@@ -148,7 +149,7 @@ def test_a_seeded_slave_follows_its_master(
     """Old messages from the copy, new ones from the master, byte by byte."""
     path, master, slave = tmp_path / "store", tmp_path / "master.conf", tmp_path / "slave.conf"
     put(path)
-    ports = broker_port(), broker_port()
+    ports = free_port(), free_port()
     with running_name_server(rocketmq, tmp_path / "home-names") as names:
         made = handover.seed_slave(
             path, tmp_path / "slave", SETTINGS, address="127.0.0.1", port=ports[1], name_server=names
