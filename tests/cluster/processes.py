@@ -32,7 +32,7 @@ PORTS = range(15_000, 32_000)
 BESIDE = (-2, 0, 1)
 """A broker also takes the port two below its own, for fast answers, and the one above, for slaves."""
 PARTS = 8
-"""Of the ports: each process that runs tests has its own, for nobody knows what another one is about to bind."""
+"""Of the ports: each process that runs tests has its own, since it cannot see what another one is about to bind."""
 PROXY_STARTS = 3
 NO_PROXY_TOPIC = "create system broadcast topic"
 """Of what it logs then."""

@@ -105,7 +105,7 @@ def test_where_the_system_syncs_no_parts_all_of_it_is_synced(tmp_path: Path, mon
     synced: list[int] = []
 
     def note(descriptor: int) -> None:
-        if descriptor == file.descriptor:  # other tests may have left somebody who syncs
+        if descriptor == file.descriptor:  # stores that other tests have left may sync, too
             synced.append(descriptor)
         real(descriptor)
 
