@@ -9,6 +9,10 @@ The processes are forks of this one, which has imported what takes long. Each ha
 for temporary files, removed as it ends. In `.load/` are the outcome of every file in every round (`results.jsonl`,
 added to by each run) and, in `failed/`, what pytest said of those that failed. `--done FILE` keeps what passed, and a
 later run with it, at the same commit, leaves that out: twenty rounds may be gathered over several runs.
+
+`--stops N` also stops up to N of the processes at a time (SIGSTOP) for 0.2 to 9 s and lets them go again, at random:
+threads and clocks meet pauses that a loaded machine makes seldom. What they have started runs on. A test then has twice
+its limit of time.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from typing import Any
 
 from flightlog.tests.load.done import Done, UncommittedChangesError, commit_of
 from flightlog.tests.load.slice import chosen
+from flightlog.tests.load.stops import TIMES_LONGER, Stops
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADED = ("numpy", "crc32c", "hypothesis", "pytest", "_pytest.unittest", "pytest_timeout", "pytest_benchmark.plugin")
@@ -167,7 +172,7 @@ def _progress(load: Load, count: int, began_s: float) -> str:
     )
 
 
-def _report(results: list[dict[str, Any]]) -> bool:
+def _report(results: list[dict[str, Any]], stops: Stops) -> bool:
     """Print what failed and how often; true if nothing did."""
     failures = Counter(test for result in results for test in result["failed"])
     for test, times in failures.most_common():
@@ -177,7 +182,8 @@ def _report(results: list[dict[str, Any]]) -> bool:
         print(f"{times:3} x {test} (rounds {', '.join(rounds)})")
     tests = sum(result["passed"] for result in results)
     skipped = sum(result["skipped"] for result in results)
-    print(f"{len(results)} files ran: {tests:,} tests passed, {skipped:,} skipped, {failures.total()} failed")
+    stopped = f", {stops.count:,} stops" if stops.count else ""
+    print(f"{len(results)} files ran: {tests:,} tests passed, {skipped:,} skipped, {failures.total()} failed{stopped}")
     return not failures
 
 
@@ -189,6 +195,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=40, help="how many files run at a time")
     parser.add_argument("--seed", type=int, default=None, help="of the order")
     parser.add_argument("--marked", default="not ci", help="which of their tests, as pytest's -m has it")
+    parser.add_argument("--stops", type=int, default=0, help="how many processes at a time are stopped for seconds")
     parser.add_argument("--one-core", action="store_true", help="all on the first core that this process may use")
     parser.add_argument("--done", type=Path, help="leave out what this file says passed at this commit, and add to it")
     parser.add_argument("--list", action="store_true", help="print the files that would run")
@@ -204,10 +211,13 @@ def main() -> None:
             commit = commit_of(ROOT)
         except UncommittedChangesError as e:
             parser.error(str(e))
-        done = Done(given.done.resolve(), commit, f"{given.marked}{', one core' if given.one_core else ''}")
+        how = f"{given.marked}{', one core' if given.one_core else ''}{f', {given.stops} stops' if given.stops else ''}"
+        done = Done(given.done.resolve(), commit, how)
     if given.one_core:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.chdir(ROOT)
+    if given.stops:
+        os.environ["FLIGHTLOG_LOAD_TIMES_LONGER"] = str(TIMES_LONGER)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a thread of numpy's would not live on in a fork
     sys.path.insert(0, str(Path(__file__).parent))
     for name in LOADED:
@@ -222,19 +232,22 @@ def main() -> None:
     print(f"{len(files)} files, {how}; {left_out} turns passed before", file=sys.stderr)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     load, began_s, said = Load(given.work.resolve(), given.marked, done), time.monotonic(), ""
+    stops = Stops(given.stops, seed)
     try:
         while len(load.results) < len(turns):
             while len(load.running) < given.processes and (begun := len(load.results) + len(load.running)) < len(turns):
                 load.start(turns[begun])
             time.sleep(POLL_S)
             load.collect()
+            stops.step(load.running, time.monotonic())
             if (progress := _progress(load, len(turns), began_s)) != said:
                 said = progress
                 print(f"\r{progress:79}", end="", file=sys.stderr, flush=True)
     finally:
+        stops.end(load.running)
         load.stop()
         print(file=sys.stderr)
-        is_good = _report(load.results)
+        is_good = _report(load.results, stops)
     sys.exit(0 if is_good else f"what they said is in {given.work / 'failed'}")
 
 
