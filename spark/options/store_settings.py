@@ -23,14 +23,7 @@ def settings_of(given: Mapping[str, str], root: Path) -> StoreSettings:
     if "settings" not in given:
         return SETTINGS
     rule = "a broker.conf is read from a local or mounted file alone"
-    conf = read_broker_conf(local_path("settings", given["settings"], rule))
-    settings = conf.settings
-    folders = settings.commit_log_folders + settings.commit_log_read_only_folders
-    if folders and conf.root is not None and conf.root.resolve() != root.resolve():
-        raise InvalidSettingsError(
-            f"{conf.path}: it names the folders of the log of {conf.root}, expected those of {root}"
-        )
-    return settings
+    return read_broker_conf(local_path("settings", given["settings"], rule)).settings_for(root)
 
 
 def local_path(name: str, text: str, rule: str) -> Path:

@@ -116,6 +116,16 @@ class BrokerConf:
     unknown: tuple[str, ...]
     """Names of what is no setting of RocketMQ 5.3.3: typing errors, or settings of another release."""
 
+    def settings_for(self, root: Path) -> StoreSettings:
+        """`settings`, for the store at `root`. Raises InvalidSettingsError where they name the folders of another
+        store's log: with these, that log would be read, and written, as this store's."""
+        folders = self.settings.commit_log_folders + self.settings.commit_log_read_only_folders
+        if folders and self.root is not None and self.root.resolve() != root.resolve():
+            raise InvalidSettingsError(
+                f"{self.path}: it names the folders of the log of {self.root}, expected those of {root}"
+            )
+        return self.settings
+
 
 def read_broker_conf(path: str | os.PathLike[str], *, disk: Disk | None = None) -> BrokerConf:
     """Read a broker's settings. What the file leaves out has RocketMQ's default: so messages go after 72 hours

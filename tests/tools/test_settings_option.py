@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer.main
 
-from flightlog.store.errors import FlightlogError
+from flightlog.store.errors import FlightlogError, InvalidSettingsError
 from flightlog.tools.app import app
 
 if TYPE_CHECKING:
@@ -75,6 +75,32 @@ def test_a_store_in_several_folders_is_read(split_store: tuple[Path, Path], name
     assert app([*call, "--settings", str(conf)], standalone_mode=False) in (None, 0)
     with pytest.raises(FlightlogError):
         app(call, standalone_mode=False)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_conf_with_the_log_of_another_store_is_refused(
+    split_store: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    path, conf = split_store
+    other = tmp_path / "other.conf"
+    other.write_text(f"storePathRootDir={tmp_path / 'else'}\n{conf.read_text()}")
+    call = [*name.split(), str(path), *CALLS[name].split(), "--settings", str(other)]
+    with pytest.raises(
+        InvalidSettingsError, match=r"names the folders of the log of .*/else, expected those of .*/store"
+    ):
+        app(call, standalone_mode=False)
+
+
+def test_each_side_of_a_diff_has_its_own_conf(
+    cli: Cli, written_store: Path, split_store: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path, conf = split_store
+    named, plain = tmp_path / "named.conf", tmp_path / "plain.conf"
+    named.write_text(f"storePathRootDir={path}\n{conf.read_text()}")
+    plain.write_text(f"storePathRootDir={tmp_path / 'else'}\n")
+    refused = cli("diff", path, written_store, "--settings", named)
+    assert refused.code == 2 and f"of {path}, expected those of {written_store}" in refused.err
+    assert cli("diff", path, written_store, "--settings", named, "--settings-b", plain).code == 0
 
 
 def test_a_group_is_reset_there(cli: Cli, split_store: tuple[Path, Path], tmp_path: Path) -> None:

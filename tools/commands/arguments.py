@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...engine.read_only import ReadOnlyStore
+from ...store.conf.broker_conf import read_broker_conf
 from ...store.settings import StoreSettings
 from ..inspecting import open_to_inspect
 
@@ -31,11 +32,12 @@ Settings = Annotated[
 ]
 
 
-def settings_of(path: Path | None) -> StoreSettings:
-    """The settings that `--settings` names. Raises InvalidSettingsError, with file and line."""
-    return StoreSettings() if path is None else StoreSettings.from_broker_conf(path)
+def settings_of(conf: Path | None, root: Path) -> StoreSettings:
+    """What `--settings` says of how the store at `root` is opened. Raises InvalidSettingsError, with file and line, and
+    for a conf with folders of another store's log."""
+    return StoreSettings() if conf is None else read_broker_conf(conf).settings_for(root)
 
 
 def open_view(path: Path, settings: Path | None) -> ReadOnlyStore:
     """The store with these settings, to look at. Raises as `settings_of` and `open_to_inspect`."""
-    return open_to_inspect(path, settings=settings_of(settings))
+    return open_to_inspect(path, settings=settings_of(settings, path))

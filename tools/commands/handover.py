@@ -48,7 +48,7 @@ def check(
     Findings concern every broker; notes some setups (a slave of 5.3.3, the gRPC proxy). Exit code: 0 no finding, 1
     findings, 2 wrong call, 3 cannot be read.
     """
-    ours = settings_of(settings)
+    ours = settings_of(settings, path)
     with open_view(path, settings) as view:
         log_size = view.end_physical_offset - view.min_physical_offset
     disk = CountingDisk()
@@ -111,7 +111,7 @@ def broker_conf(
     """
     text = conf_text(
         path,
-        settings_of(settings),
+        settings_of(settings, path),
         address=address,
         port=port,
         broker_name=name,
@@ -151,7 +151,7 @@ def seed(
         made = seed_slave(
             path,
             slave,
-            settings_of(settings),
+            settings_of(settings, path),
             address=address,
             port=port,
             broker_id=broker_id,

@@ -28,7 +28,7 @@ def delays_cancel(
     as_json: AsJson = False,
 ) -> None:
     """Show the timers of a uniq key. Cancels them only with --write. Not for delay levels."""
-    opened = settings_of(settings)
+    opened = settings_of(settings, path)
     with open_view(path, settings) as view:
         found = [each for each in waiting_delays(view, opened) if (each.topic, each.uniq_key) == (topic, uniq_key)]
     due = [each.deliver_at_ms for each in found if each.level is None]

@@ -21,7 +21,7 @@ def delays_list(
     as_json: AsJson = False,
 ) -> None:
     """List the messages that wait for their delivery, by delay level or timer. Changes nothing."""
-    opened = settings_of(settings)
+    opened = settings_of(settings, path)
     with open_view(path, settings) as view:
         found = [each for each in waiting_delays(view, opened) if topic in (None, each.topic)]
     if as_json:

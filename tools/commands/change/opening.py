@@ -12,4 +12,4 @@ from ..arguments import settings_of
 def open_to_change(path: Path, conf: Path | None) -> Store:
     """Open it with the settings of a `broker.conf`; delayed messages that are due meanwhile are left to wait. Raises
     StoreLockedError beside another writer."""
-    return open_store(path, replace(settings_of(conf), deliver_delayed=False))
+    return open_store(path, replace(settings_of(conf, path), deliver_delayed=False))

@@ -45,9 +45,7 @@ def diff(
     A line a difference, with the value in A, then the one in B. Messages are compared field by field; of what only one
     store has, the bounds of the queue tell. Exit code: 0 the same, 1 they differ, 2 wrong call, 3 cannot be read.
     """
-    found = differences_of(
-        a, b, settings_of(settings), None if settings_b is None else settings_of(settings_b), places=places
-    )
+    found = differences_of(a, b, settings_of(settings, a), settings_of(settings_b or settings, b), places=places)
     count = _print_object(a, b, found) if as_json else _print_lines(found, Output())
     if count:
         raise typer.Exit(EXIT_FINDINGS)

@@ -42,9 +42,9 @@ def repair(
     """
     with ProgressBar("repairing" if salvage is None else "salvaging"):
         if salvage is None:
-            done = repair_store(path, settings_of(settings), write=write)
+            done = repair_store(path, settings_of(settings, path), write=write)
         else:
-            carried = salvage_store(path, salvage, settings_of(settings), write=write)
+            carried = salvage_store(path, salvage, settings_of(settings, path), write=write)
     if salvage is None:
         print(json.dumps(_repair_object(done), indent=2)) if as_json else _show_repair(done, Output())
         is_well = done.is_clean

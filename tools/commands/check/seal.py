@@ -25,7 +25,7 @@ def seal(path: StorePath, write: Write = False, as_json: AsJson = False, setting
     writer has the store open.
     """
     with ProgressBar("sealing"):
-        report = seal_store(path, settings_of(settings), write=write)
+        report = seal_store(path, settings_of(settings, path), write=write)
     print(json.dumps(_object(report), indent=2)) if as_json else _show(report, Output())
     if report.left:
         raise typer.Exit(EXIT_FINDINGS)

@@ -32,7 +32,7 @@ def verify(path: StorePath, settings: Settings = None, as_json: AsJson = False) 
     """
     started_s = time.monotonic()
     disk = CountingDisk()
-    with open_to_inspect(path, BadSectors.around(disk), settings_of(settings)) as view:
+    with open_to_inspect(path, BadSectors.around(disk), settings_of(settings, path)) as view:
         disk.read_size = 0
         with ProgressBar("verifying", _size_to_read(view), lambda: disk.read_size):
             report = view.verify()

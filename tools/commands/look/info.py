@@ -17,7 +17,7 @@ from ..arguments import AsJson, Settings, StorePath, settings_of
 
 def info(path: StorePath, settings: Settings = None, as_json: AsJson = False) -> None:
     """Show segments, topics, queues, sizes, and who wrote last. Takes no lock and changes nothing."""
-    found = inspect(path, settings_of(settings))
+    found = inspect(path, settings_of(settings, path))
     if as_json:
         print(json.dumps(as_object(found), indent=2, default=str))
     else:

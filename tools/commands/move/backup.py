@@ -14,5 +14,5 @@ def backup(path: StorePath, out: NewFolder, settings: Settings = None, as_json: 
     began. To restore, copy OUT and open the copy. Of an interrupted backup, start the command again.
     """
     with copying(path):
-        result = back_up(path, out, settings_of(settings))
+        result = back_up(path, out, settings_of(settings, path))
     show_copy("backed up", result, as_json=as_json)

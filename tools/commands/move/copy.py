@@ -14,5 +14,5 @@ def copy(path: StorePath, out: NewFolder, settings: Settings = None, as_json: As
     for writing: remove OUT.
     """
     with copying(path):
-        result = copy_store(path, out, settings_of(settings))
+        result = copy_store(path, out, settings_of(settings, path))
     show_copy("copied", result, as_json=as_json)

@@ -54,8 +54,8 @@ def import_(
     Each goes to the queue that it was in, behind what is there, with a new queue offset and store time. Interrupted,
     the same command continues and puts none twice. The selection is for a SOURCE that is a store.
     """
-    messages = read_source(source, selection, settings_of(source_settings))
-    ours = settings_of(settings)
+    messages = read_source(source, selection, settings_of(source_settings, source))
+    ours = settings_of(settings, path)
     if keep_offsets:
         check_is_new(path)
     with ProgressBar(f"importing {printable(str(source))}"):

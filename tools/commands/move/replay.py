@@ -47,7 +47,7 @@ def replay(
     """
     if (destination is None) == (to_server is None):
         raise UsageError("replay: expected the folder of a store, or --connect HOST:PORT")
-    messages = read_source(source, selection, settings_of(source_settings))
+    messages = read_source(source, selection, settings_of(source_settings, source))
     with ProgressBar(f"replaying {printable(str(source))}"):
         if not write:
             count = sum(1 for _ in messages)
@@ -55,7 +55,8 @@ def replay(
             with connect(to_server) as server:
                 count = replay_messages(lambda message: server.put(for_server(message)), messages, rate)
         elif destination is not None:
-            with open_store(destination, as_they_were(replace(settings_of(settings), deliver_delayed=False))) as store:
+            opened = replace(settings_of(settings, destination), deliver_delayed=False)
+            with open_store(destination, as_they_were(opened)) as store:
                 count = replay_messages(store.put, messages, rate)
     to = to_server or str(destination)
     if as_json:

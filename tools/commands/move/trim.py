@@ -70,7 +70,7 @@ def trim(
     unread: tuple[Unread, ...] = ()
     if write or consumed_by_all:
         # Without --write nothing but the dry run may remove anything: retention is off.
-        opened = replace(settings_of(settings), deliver_delayed=False, retention_hours=None, retention=None)
+        opened = replace(settings_of(settings, path), deliver_delayed=False, retention_hours=None, retention=None)
         opened = replace(opened, clean_batch_count=MAX_BATCH)
         gone, unread = _clean_up(path, replace(opened, retention_bytes=kept_size), hours, consumed_by_all, write)
         due = [each for each in segments if each.path in gone]

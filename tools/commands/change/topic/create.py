@@ -41,7 +41,7 @@ def topic_create(
     """Show the topic that would be created. Creates it only with --write."""
     bits = READ_WRITE if perm is None else perm_of(perm)
     attributes = None if attribute is None else attributes_of(attribute)
-    opened = settings_of(settings)
+    opened = settings_of(settings, path)
     with open_view(path, settings) as view:
         if view.topic(name) is not None:
             raise TopicExistsError(f"{path}: there is a topic {name!r} already. Change it with `flightlog topic alter`")
