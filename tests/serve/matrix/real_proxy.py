@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 
+from flightlog.serve.http2.certificates import development_tls
 from flightlog.tests.serve.matrix.scenarios import GROUPS, RETRIES, TOPICS
 from flightlog.tests.serve.proxy.conversation import Conversation
 from flightlog.tests.serve.proxy.questions import route
@@ -30,11 +31,23 @@ class ProxyServer:
         self._jars, self._folder, self._ports = jars, folder, free_ports()
         self._running = ExitStack()
         self.address = f"127.0.0.1:{self._ports[2]}"
+        self.authority = folder / "tls" / "ca.pem"
+        """The certificate that clients may trust. Without one, the proxy signs its own, which those of Node.js and
+        Rust refuse."""
 
     def start(self) -> None:
         """Returns when clients can have routes."""
+        development_tls(self.authority.parent, ())
+        key_and_chain = str(self.authority.with_name("server.pem"))
         running = rocketmq_running(
-            self._jars, self._folder, TOPICS, GROUPS, SETTINGS, ports=self._ports, retry_max_times=RETRIES
+            self._jars,
+            self._folder,
+            TOPICS,
+            GROUPS,
+            SETTINGS,
+            proxy_settings={"tlsTestModeEnable": False, "tlsKeyPath": key_and_chain, "tlsCertPath": key_and_chain},
+            ports=self._ports,
+            retry_max_times=RETRIES,
         )
         server = self._running.enter_context(running)
         until_s = time.monotonic() + START_S

@@ -47,7 +47,8 @@ def at_ours(command: Sequence[str], kind: str, names: Sequence[str], folder: Pat
 def at_proxy(jars: Path) -> Attempt:
     def attempt(command: Sequence[str], kind: str, names: Sequence[str], folder: Path) -> Row:
         with proxy_server(jars, folder / "rocketmq") as server:
-            return run_program(command, server, kind, names, folder=folder)
+            environment = trusting(server.authority)
+            return run_program(command, server, kind, names, environment=environment, folder=folder)
 
     return attempt
 

@@ -48,6 +48,7 @@ def rocketmq_running(
     groups: Mapping[str, bool] | None = None,
     broker_settings: Mapping[str, str] | None = None,
     *,
+    proxy_settings: Mapping[str, object] | None = None,
     ports: tuple[int, int, int, int] | None = None,
     retry_max_times: int = RETRY_MAX_TIMES,
 ) -> Iterator[RocketmqProcesses]:
@@ -71,13 +72,14 @@ def rocketmq_running(
     }
     _write_properties(folder / "broker.conf", settings)
     _write_properties(folder / "name-server.conf", {"listenPort": str(name_port)})
-    proxy_settings = {
+    found = {
         "rocketMQClusterName": CLUSTER,
         "grpcServerPort": grpc_port,
         "remotingListenPort": remoting_port,
         "namesrvAddr": f"127.0.0.1:{name_port}",
+        **(proxy_settings or {}),
     }
-    (folder / "proxy.json").write_text(json.dumps(proxy_settings))
+    (folder / "proxy.json").write_text(json.dumps(found))
     proxy_words = ["-pm", "local", "-n", f"127.0.0.1:{name_port}"]
     proxy_words += ["-bc", str(folder / "broker.conf"), "-pc", str(folder / "proxy.json")]
     with (
