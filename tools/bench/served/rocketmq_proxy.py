@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ JARS = ("rocketmq-proxy", "rocketmq-namesrv")
 MEMORY = ("-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 """The least with which both work; RocketMQ's own scripts give them gigabytes."""
 END_S = 60.0
+PORTS = range(4_002, 12_000)
+"""Below those that the system gives to connections: a server that is started again finds its ports free."""
 CLUSTER = "DefaultCluster"
 RETRY_MAX_TIMES = 16
 """RocketMQ's own default."""
@@ -93,14 +96,11 @@ def free_ports() -> tuple[int, int, int, int]:
     """Of a name server, a broker, and a proxy's two protocols. A broker also takes the port two below its own and the
     one above."""
     while True:
-        with ExitStack() as held:
-            ports = [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(4)]
-            try:
-                for beside in (ports[1] - 2, ports[1] + 1):
-                    held.enter_context(socket.create_server(("127.0.0.1", beside)))
-            except OSError:
-                continue
-        return ports[0], ports[1], ports[2], ports[3]
+        ports = random.sample(PORTS, 4)
+        with suppress(OSError), ExitStack() as held:
+            for port in (*ports, ports[1] - 2, ports[1] + 1):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return ports[0], ports[1], ports[2], ports[3]
 
 
 @contextmanager
