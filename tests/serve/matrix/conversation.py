@@ -25,6 +25,9 @@ class MatrixServer(Protocol):
     @property
     def address(self) -> str: ...
 
+    authority: Path
+    """The certificate that clients may trust."""
+
     def restart(self) -> None:
         """End it in an orderly way and start it again, at the same address with the same messages."""
 
