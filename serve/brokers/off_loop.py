@@ -59,7 +59,10 @@ class OffLoop:
             except asyncio.CancelledError:
                 future.cancel()
                 raise
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            del future  # a circle with its error's traceback, which has the frames with the request
 
     def _note_ended(self, loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None], future: Future[Any]) -> None:
         """In any thread."""

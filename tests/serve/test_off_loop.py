@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -38,6 +40,12 @@ def complete(futures: list[Future[int]]) -> None:
         future.set_result(number)
 
 
+def failed() -> Future[int]:
+    future = Future[int]()
+    future.set_exception(OSError("full"))
+    return future
+
+
 def test_futures_that_one_sync_completes_wake_the_loop_once(off_loop: OffLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     futures = [Future[int]() for _ in range(100)]
     wakes: list[asyncio.Handle] = []
@@ -67,6 +75,27 @@ def test_an_error_is_raised_where_it_is_awaited(off_loop: OffLoop) -> None:
     failed, done = asyncio.run(program())
     assert isinstance(failed, OSError)
     assert done == 1
+
+
+def test_what_a_failed_call_had_is_free_at_once(off_loop: OffLoop) -> None:
+    """Not at the next collection of circles: it may be a request of megabytes."""
+
+    class Asked:
+        """A request."""
+
+    async def call() -> weakref.ref[Asked]:
+        request = Asked()
+        try:
+            await off_loop.outcome(failed())
+        except OSError:
+            return weakref.ref(request)
+        raise AssertionError("it failed")
+
+    gc.disable()
+    try:
+        assert asyncio.run(call())() is None
+    finally:
+        gc.enable()
 
 
 def test_what_is_done_already_is_there_at_once(off_loop: OffLoop) -> None:
