@@ -96,7 +96,7 @@ def free_ports() -> tuple[int, int, int, int]:
     """Of a name server, a broker, and a proxy's two protocols. A broker also takes the port two below its own and the
     one above."""
     while True:
-        ports = random.sample(PORTS, 4)
+        ports = random.SystemRandom().sample(PORTS, 4)  # not where tests that seed dice look at the same time
         with suppress(OSError), ExitStack() as held:
             for port in (*ports, ports[1] - 2, ports[1] + 1):
                 held.enter_context(socket.create_server(("127.0.0.1", port)))
