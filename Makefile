@@ -188,7 +188,7 @@ mutants: $(VENV)/.mutants
 	$(PY) tests/mutants/run.py --count $(MUTANTS) $(if $(SEED),--seed $(SEED))
 
 # Not part of CI: an hour and more. TESTS="tests/engine/test_life_fork.py …" runs these; LOAD_ARGS=--one-core all on one core;
-# LOAD_ARGS="--stops 2" stops two of the processes at a time for seconds.
+# LOAD_ARGS="--stops 2" stops up to two of the processes at a time for seconds.
 ROUNDS ?= 20
 PROCESSES ?= 40
 load-test: $(VENV)/.all

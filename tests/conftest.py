@@ -276,13 +276,16 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
-    """Returns what flightlog has logged in this test; threads that other tests of the process have left log, too."""
+def told(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Iterator[Told]:
+    """Returns what flightlog has logged in this test, of stores in its folder; threads and stores that other tests of
+    the process have left log, too."""
     gc.collect()  # what other tests left would say here that it goes
     others = set(threading.enumerate()) - {threading.current_thread()}
 
     def is_of_this_test(record: logging.LogRecord) -> bool:
-        return threading.current_thread() not in others
+        """Asked in the thread that logs."""
+        path = str(record.__dict__.get("path", tmp_path))
+        return threading.current_thread() not in others and path.startswith(str(tmp_path))
 
     caplog.handler.addFilter(is_of_this_test)
     yield lambda: [record for record in caplog.records if record.name.startswith("flightlog")]

@@ -41,14 +41,15 @@ class OffLoop:
         """Whether the loop will look at them."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns or raises. A cancelled caller ends its wait; the function goes on to its end."""
+        """What the function returns or raises. A cancelled caller ends its wait; a function that
+        has begun goes on to its end."""
         return await self.outcome(self.submit(function, *args, **kwargs))
 
     async def outcome(self, future: Future[T]) -> T:
         """The result or the error of a future that another thread completes. A caller that is cancelled cancels it.
 
-        As `asyncio.wrap_future`, which wakes the loop for every one, with a system call for which the other thread
-        gives the interpreter away. A sync completes many at once: here they share a wake.
+        Like `asyncio.wrap_future`, which wakes the loop for every one, with a system call for which the other thread
+        releases the GIL. A sync completes many at once: here they share a wake.
         """
         if not future.done():
             loop = asyncio.get_running_loop()
@@ -67,9 +68,12 @@ class OffLoop:
     def _note_ended(self, loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None], future: Future[Any]) -> None:
         """In any thread."""
         self._ended.append(waiting)
-        if not self._is_woken and not loop.is_closed():
+        if not self._is_woken:
             self._is_woken = True
-            loop.call_soon_threadsafe(self._wake)
+            try:
+                loop.call_soon_threadsafe(self._wake)
+            except RuntimeError:  # the loop is closed, so what waited was cancelled
+                self._is_woken = False
 
     def _wake(self) -> None:
         self._is_woken = False  # before the look: what ends from now on wakes the loop again

@@ -116,15 +116,28 @@ class BrokerConf:
     unknown: tuple[str, ...]
     """Names of what is no setting of RocketMQ 5.3.3: typing errors, or settings of another release."""
 
+    @property
+    def log_folders(self) -> tuple[str, ...]:
+        """Folders of segments that the file names in place of the store's own."""
+        return self.settings.commit_log_folders + self.settings.commit_log_read_only_folders
+
     def settings_for(self, root: Path) -> StoreSettings:
         """`settings`, for the store at `root`. Raises InvalidSettingsError where they name the folders of another
-        store's log: with these, that log would be read, and written, as this store's."""
-        folders = self.settings.commit_log_folders + self.settings.commit_log_read_only_folders
-        if folders and self.root is not None and self.root.resolve() != root.resolve():
+        store's log, which would be read, and written, as this store's. A file without `storePathRootDir` does not
+        say whose folders it names."""
+        if self.log_folders and self.root is not None and not _is_same(self.root, root):
             raise InvalidSettingsError(
-                f"{self.path}: it names the folders of the log of {self.root}, expected those of {root}"
+                f"{self.path}: it names the folders of the log of {self.root}, expected those of {root}: correct "
+                "storePathRootDir, or leave it out"
             )
         return self.settings
+
+
+def _is_same(folder: Path, other: Path) -> bool:
+    try:
+        return folder.samefile(other)
+    except OSError:  # one of them is not there
+        return os.path.realpath(folder) == os.path.realpath(other)
 
 
 def read_broker_conf(path: str | os.PathLike[str], *, disk: Disk | None = None) -> BrokerConf:

@@ -13,7 +13,8 @@ SHORTEST_S, LONGEST_S = 0.2, 9.0
 GAP_MAX_S = 1.0
 """The longest time from one stop to the next, while fewer are stopped than may be."""
 TIMES_LONGER = 2
-"""How much longer what is stopped may take: a process runs at least as long as it was stopped, before it is again."""
+"""How much longer what is stopped may take: a process runs at least as long as it was stopped before it is
+stopped again."""
 
 
 @dataclass(frozen=True, slots=True)

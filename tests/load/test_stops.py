@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from flightlog.tests.load import stops as stops_module
 from flightlog.tests.load.run import ROOT
 from flightlog.tests.load.stops import LONGEST_S, SHORTEST_S, Stops
 
@@ -43,7 +45,7 @@ class Signals:
 @pytest.fixture
 def signals(monkeypatch: pytest.MonkeyPatch) -> Signals:
     found = Signals()
-    monkeypatch.setattr("flightlog.tests.load.stops.os.kill", found.kill)
+    monkeypatch.setattr(stops_module, "os", SimpleNamespace(kill=found.kill))
     return found
 
 
@@ -95,7 +97,8 @@ def test_a_process_stops_and_goes_on(child: subprocess.Popen[bytes]) -> None:
 
 def test_a_run_counts_its_stops_and_gives_tests_more_time(tmp_path: Path) -> None:
     load = ROOT / "tests" / "load"
-    words = ["--rounds", "1", "--stops", "2", "--work", str(tmp_path), str(load / "waits_for_stop.py")]
+    options = "--rounds 1 --stops 2 --seed 180"  # four stops within two seconds
+    words = [*options.split(), "--work", str(tmp_path), str(load / "waits_for_stop.py")]
     ran = subprocess.run([sys.executable, str(load / "run.py"), *words], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.fullmatch(r"1 files ran: 2 tests passed, 0 skipped, 0 failed, [1-9]\d* stops", ran.stdout.strip())

@@ -103,6 +103,28 @@ def test_each_side_of_a_diff_has_its_own_conf(
     assert cli("diff", path, written_store, "--settings", named, "--settings-b", plain).code == 0
 
 
+def test_a_diff_does_not_read_one_log_for_two_stores(
+    cli: Cli, written_store: Path, split_store: tuple[Path, Path]
+) -> None:
+    """It once found no difference between a store and any other one."""
+    path, conf = split_store
+    refused = cli("diff", path, written_store, "--settings", conf)
+    assert refused.code == 2 and f"expected one for {written_store}: add --settings-b" in refused.err
+    assert cli("diff", path, path, "--settings", conf).code == 0
+
+
+def test_a_conf_may_name_its_folder_by_another_path(cli: Cli, split_store: tuple[Path, Path], tmp_path: Path) -> None:
+    path, conf = split_store
+    (tmp_path / "link").symlink_to(path)
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    linked, circle = tmp_path / "linked.conf", tmp_path / "circle.conf"
+    linked.write_text(f"storePathRootDir={tmp_path / 'link'}\n{conf.read_text()}")
+    circle.write_text(f"storePathRootDir={tmp_path / 'circle'}\n{conf.read_text()}")
+    assert cli("info", path, "--settings", linked).code == 0
+    refused = cli("info", path, "--settings", circle)
+    assert refused.code == 2 and "correct storePathRootDir, or leave it out" in refused.err
+
+
 def test_a_group_is_reset_there(cli: Cli, split_store: tuple[Path, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(split_store[0].parent, tmp_path / "split"))
     conf = folder / "broker.conf"

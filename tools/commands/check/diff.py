@@ -14,6 +14,9 @@ import typer
 
 from ....engine.compare.comparing import diff as differences_of
 from ....engine.compare.difference import Difference
+from ....store.conf.broker_conf import read_broker_conf
+from ....store.errors import InvalidSettingsError
+from ....store.settings import StoreSettings
 from ...output import Output
 from ...program import EXIT_FINDINGS
 from ...words import count_text, printable
@@ -45,10 +48,22 @@ def diff(
     A line a difference, with the value in A, then the one in B. Messages are compared field by field; of what only one
     store has, the bounds of the queue tell. Exit code: 0 the same, 1 they differ, 2 wrong call, 3 cannot be read.
     """
-    found = differences_of(a, b, settings_of(settings, a), settings_of(settings_b or settings, b), places=places)
+    found = differences_of(a, b, *_settings(settings, settings_b, a, b), places=places)
     count = _print_object(a, b, found) if as_json else _print_lines(found, Output())
     if count:
         raise typer.Exit(EXIT_FINDINGS)
+
+
+def _settings(conf: Path | None, conf_b: Path | None, a: Path, b: Path) -> tuple[StoreSettings, StoreSettings]:
+    """Of both stores. Raises InvalidSettingsError for a conf with folders of another log, and for one that has the
+    folders of a log and is to count for two stores."""
+    if conf is None or conf_b is not None:
+        return settings_of(conf, a), settings_of(conf_b, b)
+    shared = read_broker_conf(conf)
+    found = shared.settings_for(a), shared.settings_for(b)
+    if shared.log_folders and a.resolve() != b.resolve():
+        raise InvalidSettingsError(f"{conf}: it has the folders of one log, expected one for {b}: add --settings-b")
+    return found
 
 
 def _print_lines(found: Iterable[Difference], output: Output) -> int:

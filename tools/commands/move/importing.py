@@ -54,7 +54,7 @@ def import_(
     Each goes to the queue that it was in, behind what is there, with a new queue offset and store time. Interrupted,
     the same command continues and puts none twice. The selection is for a SOURCE that is a store.
     """
-    messages = read_source(source, selection, settings_of(source_settings, source))
+    messages = read_source(source, selection, settings_of(source_settings, source) if source.is_dir() else None)
     ours = settings_of(settings, path)
     if keep_offsets:
         check_is_new(path)

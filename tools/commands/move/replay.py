@@ -47,7 +47,7 @@ def replay(
     """
     if (destination is None) == (to_server is None):
         raise UsageError("replay: expected the folder of a store, or --connect HOST:PORT")
-    messages = read_source(source, selection, settings_of(source_settings, source))
+    messages = read_source(source, selection, settings_of(source_settings, source) if source.is_dir() else None)
     with ProgressBar(f"replaying {printable(str(source))}"):
         if not write:
             count = sum(1 for _ in messages)
