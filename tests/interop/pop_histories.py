@@ -42,7 +42,8 @@ AGAIN_MS = SHORT_MS + 5_000
 """By then we have brought back what was invisible for SHORT_MS."""
 ALL = 32
 NOTHING_FOUND = 210
-"""A broker's code (POLLING_TIMEOUT) for a pop that does not wait and finds nothing, or is too old, which ours never are."""
+"""A broker's code (POLLING_TIMEOUT) for a pop that does not wait and finds nothing, or is too old, which ours never
+are."""
 
 T = TypeVar("T")
 
