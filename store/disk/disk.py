@@ -22,6 +22,7 @@ from .allocate import allocate_blocks
 from .disk_errors import NO_DESCRIPTOR, disk_errors, raise_disk_error
 from .disk_hints import HintedFile
 from .file_system import FileSystem, Unpromising, find_unpromising, open_file_system
+from .identity import Identity, identity_of
 
 FILE_MODE = 0o644
 """Of every file that is made, less what the umask takes; folders are made with 0o777, less the same."""
@@ -182,6 +183,8 @@ class RealFile(HintedFile):
         self.path = path
         self.descriptor = descriptor
         self._writable = writable
+        self._identity: Identity | None = None
+        """Of the open file, once it was asked for."""
 
     def size(self) -> int:
         return os.fstat(self.descriptor).st_size
@@ -193,18 +196,17 @@ class RealFile(HintedFile):
             return False
 
     def is_in_place(self) -> bool:
+        """Looked at beside every sync, so without asking for times: see identity.py."""
+        if not self.path.is_absolute():  # after a change of the working folder it leads elsewhere
+            return self.has_name()
         try:
-            mine = os.fstat(self.descriptor)
-            if not mine.st_nlink:
-                return False
-            if not self.path.is_absolute():  # after a change of the working folder it leads elsewhere
-                return True
-            found = os.stat(self.path)
+            if self._identity is None:
+                self._identity = identity_of(self.descriptor)
+            return identity_of(os.fsencode(self.path)) == self._identity
         except FileNotFoundError:
             return False
         except OSError as e:
             raise_disk_error(e, self.path, "looking whether it is still there")
-        return (mine.st_dev, mine.st_ino) == (found.st_dev, found.st_ino)
 
     def read(self, position: int, size: int) -> bytes:
         try:
