@@ -9,24 +9,17 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import sys
 from collections.abc import Callable
 from functools import cache
+
+from .system_call import system_call
 
 ZERO_PIECE_SIZE = 1 << 20
 
 
 @cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """The system call's own wrapper, or None where there is none."""
-    if not sys.platform.startswith("linux"):
-        return None
-    function = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
-    if function is None:
-        return None
-    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    function.restype = ctypes.c_int
-    return function  # type: ignore[no-any-return]
+    return system_call("fallocate64", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
 
 def allocate_blocks(descriptor: int, position: int, size: int) -> None:

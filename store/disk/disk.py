@@ -191,7 +191,7 @@ class RealFile(HintedFile):
 
     def has_name(self) -> bool:
         try:
-            return os.fstat(self.descriptor).st_nlink > 0
+            return identity_of(self.descriptor)[1] > 0
         except OSError:  # a network's file system has lost sight of it
             return False
 
@@ -201,8 +201,8 @@ class RealFile(HintedFile):
             return self.has_name()
         try:
             if self._identity is None:
-                self._identity = identity_of(self.descriptor)
-            return identity_of(os.fsencode(self.path)) == self._identity
+                self._identity = identity_of(self.descriptor)[0]
+            return identity_of(os.fsencode(self.path))[0] == self._identity
         except FileNotFoundError:
             return False
         except OSError as e:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
+
+from .system_call import system_call
 
 STEP: Final = 1 << 20
 """Bytes asked for at a time: of more a device fetches the first."""
@@ -61,15 +62,7 @@ SYNC_FILE_RANGE_WRITE = 2
 
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """The system call's own wrapper, or None where there is none. It does not hold the GIL."""
-    if not sys.platform.startswith("linux"):
-        return None
-    function = getattr(ctypes.CDLL(None), "sync_file_range", None)
-    if function is None:
-        return None
-    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    function.restype = ctypes.c_int
-    return function  # type: ignore[no-any-return]
+    return system_call("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 class HintedFile:

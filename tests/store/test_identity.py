@@ -34,11 +34,14 @@ def test_it_is_that_of_stat(tmp_path: Path, way: str) -> None:
         if path.name == "one":
             path.write_bytes(b"1")
         status = path.stat()
-        expected = os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
+        expected = ((os.major(status.st_dev), os.minor(status.st_dev)), status.st_ino), status.st_nlink
         assert identity_of(os.fsencode(path)) == expected
         if not path.is_dir():
             with path.open("rb") as file:
                 assert identity_of(file.fileno()) == expected
+                if path.name == "one":
+                    path.unlink()
+                    assert identity_of(file.fileno()) == (expected[0], 0)
 
 
 def test_what_is_not_there(tmp_path: Path, way: str) -> None:
@@ -66,12 +69,14 @@ def test_a_file_is_in_place_until_its_path_leads_elsewhere(tmp_path: Path, way: 
     file.close()
 
 
-def test_no_times_are_asked_for_beside_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("folder", ["absolute", "relative"])
+def test_no_times_are_asked_for_beside_a_sync(tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With them, each sync of a log wrote its inode as well, and took a third longer (Linux 6.13, ext4 without a
     journal)."""
     if identity.statx_function() is None:
         pytest.skip("no statx")
-    file = RealDisk().open(tmp_path / "log", writable=True, create=True)
+    monkeypatch.chdir(tmp_path)
+    file = RealDisk().open(tmp_path / "log" if folder == "absolute" else Path("log"), writable=True, create=True)
     with monkeypatch.context() as patched:
         for name in ("stat", "fstat", "lstat"):
             patched.delattr(os, name)
