@@ -67,7 +67,7 @@ class Sending:
             results = await self._off_loop.run(send_many) if waits else send_many()
         else:
             sending = self._producer(name).send_async(messages[0], group=_group(messages[0]))
-            results = [sending.result() if sending.done() else await self._off_loop.outcome(sending)]
+            results = [await self._off_loop.outcome(sending)]
         self._answer(response, messages, results)
 
     def _producer(self, topic: str) -> Producer:

@@ -76,7 +76,7 @@ class Sending:
             result = await self._off_loop.run(self._transactions.begin, group, message)
         else:
             putting = self._store.put_async(message)
-            result = putting.result() if putting.done() else await self._off_loop.outcome(putting)
+            result = await self._off_loop.outcome(putting)
         self._note(message, result)
         return _answer(request, self._store.settings.broker_name, [result], properties.get(props.UNIQ_KEY))
 
