@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.ci
 
 GROUPS = {"ci": 50, "full": 200}
+COMPARED = {"ci": 0, "full": 180}
+"""At least: CI may run on a busy machine."""
 ROUNDS = [0, *(pytest.param(number, marks=pytest.mark.full) for number in range(1, 10))]
 WAVES = 2
 
@@ -55,17 +57,18 @@ def play_ours(root: Path, waves: list[Wave]) -> Player:
     return player
 
 
-def compare(theirs: Player, own: Player, seed: int) -> None:
-    """Of all groups but those that a busy machine made slow."""
+def compare(theirs: Player, own: Player, seed: int, at_least: int) -> None:
+    """Of all groups but those that a busy machine made slow, which leave `at_least` so many."""
     groups = sorted({group for group, wave in own.seen if wave >= 0} - theirs.slow)
+    assert len(groups) >= at_least, f"seed {seed}: {len(theirs.slow)} groups were too slow to compare: is it busy?"
     assert not theirs.missing & set(map(retry_topic_of, groups)), f"seed {seed}"
     found = left_by(theirs.root, groups), left_by(own.root, groups)
     for group, wave in own.seen:
         if group in groups:
             assert theirs.seen[group, wave] == own.seen[group, wave], f"seed {seed}, {group}, wave {wave}"
     for group in groups:
-        for what, left in found[1][group].items():
-            assert found[0][group].get(what) == left, f"seed {seed}, {group}: {what}"
+        for what in found[0][group].keys() | found[1][group].keys():
+            assert found[0][group].get(what) == found[1][group].get(what), f"seed {seed}, {group}: {what}"
     print(f"seed {seed}: {len(groups)} histories are equal, {len(theirs.slow)} were too slow")
 
 
@@ -75,7 +78,7 @@ def test_the_same_calls_beside_a_broker(rocketmq: RocketMq, tmp_path: Path, scal
     theirs = Player(tmp_path / "theirs")
     make_store(theirs.root)
     play_broker(rocketmq, theirs, steps_of(waves))
-    compare(theirs, play_ours(tmp_path / "own", waves), seed)
+    compare(theirs, play_ours(tmp_path / "own", waves), seed, scale.pick(**COMPARED))
 
 
 @pytest.mark.parametrize("number", ROUNDS)
@@ -91,4 +94,4 @@ def test_both_in_turn_with_one_folder(rocketmq: RocketMq, tmp_path: Path, scale:
         else:
             play_broker(rocketmq, both, part, begin_ms=at_ms)
         is_ours = not is_ours
-    compare(both, play_ours(tmp_path / "own", waves), seed)
+    compare(both, play_ours(tmp_path / "own", waves), seed, scale.pick(**COMPARED))

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.broker.processor.PopMessageProcessor;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.KeyBuilder;
 import org.apache.rocketmq.common.TopicConfig;
@@ -195,15 +196,20 @@ final class PopProgram extends BrokerProgram {
         return config != null && config.isConsumeMessageOrderly();
     }
 
-    /** A broker lets go of a queue after it has answered, and a pop passes over a queue that another one holds. */
+    /**
+     * A pop passes over a queue that another thread holds: that of a pop that was answered, and the service that
+     * commits the offsets of what was popped, some milliseconds later.
+     */
     private void awaitLocks(String group, String topic) throws Exception {
+        PopMessageProcessor popping = broker.getPopMessageProcessor();
         for (String name : List.of(topic, KeyBuilder.buildPopRetryTopicV1(topic, group))) {
             TopicConfig config = broker.getTopicConfigManager().selectTopicConfig(name);
             for (int queueId = 0; config != null && queueId < config.getReadQueueNums(); queueId++) {
-                while (!broker.getPopMessageProcessor().getQueueLockManager().tryLock(name, group, queueId)) {
+                while (popping.getPopBufferMergeService().getLatestOffset(name, group, queueId) >= 0
+                    || !popping.getQueueLockManager().tryLock(name, group, queueId)) {
                     Thread.sleep(1);
                 }
-                broker.getPopMessageProcessor().getQueueLockManager().unLock(name, group, queueId);
+                popping.getQueueLockManager().unLock(name, group, queueId);
             }
         }
     }
