@@ -191,15 +191,15 @@ class RealFile(HintedFile):
 
     def has_name(self) -> bool:
         try:
-            return identity_of(self.descriptor)[1] > 0
+            return os.fstat(self.descriptor).st_nlink > 0
         except OSError:  # a network's file system has lost sight of it
             return False
 
     def is_in_place(self) -> bool:
         """Looked at beside every sync, so without asking for times: see identity.py."""
-        if not self.path.is_absolute():  # after a change of the working folder it leads elsewhere
-            return self.has_name()
         try:
+            if not self.path.is_absolute():  # after a change of the working folder it leads elsewhere
+                return identity_of(self.descriptor)[1] > 0
             if self._identity is None:
                 self._identity = identity_of(self.descriptor)[0]
             return identity_of(os.fsencode(self.path))[0] == self._identity
