@@ -115,6 +115,7 @@ class OrderedSubscription(Subscription):
                 continue
             message = ahead.popleft()
             if message.is_at_work:  # not acknowledged since it was given back
+                self._suspects.count_failed(message)
                 self._suspects.note_alone(message, message.queue_offset)
                 message.hand_out(self)
                 batch.append(message)
@@ -123,6 +124,12 @@ class OrderedSubscription(Subscription):
     def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
         counts = super().acknowledge(queue, has, queue_offsets)
         self._end(queue, [(has, queue_offset) for queue_offset in queue_offsets])
+        return counts
+
+    def _settle(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
+        counts = super()._settle(queue, has, queue_offsets)
+        if counts:
+            self._suspects.end_failed(queue, has.commit_offset)
         return counts
 
     def _is_kept(self, message: ReceivedMessage, delay_s: float | None) -> bool:
@@ -147,8 +154,9 @@ class OrderedSubscription(Subscription):
                     again.append(message)
             for queue in {message.queue for message in again}:
                 back = [message for message in again if message.queue == queue]
-                ahead = [*back, *self._read_ahead.get(queue, ())]
-                self._read_ahead[queue] = deque(sorted(ahead, key=lambda message: message.queue_offset))
+                ahead = sorted([*back, *self._read_ahead.get(queue, ())], key=lambda message: message.queue_offset)
+                self._suspects.note_failed(ahead)
+                self._read_ahead[queue] = deque(ahead)
                 self._rest(queue, delay_s)
         for message in messages:
             self._end(message.queue, [message.place])

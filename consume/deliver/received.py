@@ -63,8 +63,8 @@ class ReceivedMessage(MessageInHand):
         self.queue = queue
         """Where it comes from; its broker name is that of the store."""
         self.attempt = message.reconsume_times
-        """How many times it was delivered to the group: 1 at the first delivery. Deliveries after `retry_later`, and of
-        ordered consumption, are counted by this member alone."""
+        """How many times it was delivered to the group: 1 at the first delivery. Deliveries after `retry_later` are
+        counted by this member alone, unless it is an ordered one."""
         self.is_handed_out = False
         self._has = has
         self._subscription: Giver
@@ -86,7 +86,7 @@ class ReceivedMessage(MessageInHand):
 
     def retry_later(self, delay_s: float) -> bool:
         """Not now: this member hands it out again, `delay_s` from now at the earliest. False as `ack`. The attempt is
-        counted by this member alone, see `send_back`."""
+        counted by this member alone, unless it is an ordered one, see `send_back`."""
         check_seconds("delay_s", delay_s)
         return self._subscription.give_back([self], delay_s) == 1
 

@@ -7,11 +7,12 @@ The caller holds the member's lock for every call but `release`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import takewhile
 
 from ...store.message_queue import MessageQueue
 from ..group.consumed_store import StoresNow
-from ..retry.starts import EMPTY, NO_SUSPECT, Start
+from ..retry.starts import EMPTY, NO_SUSPECT, FailedAttempts, Start
 from .one_by_one import OneByOne
 from .process_queue import Place, ProcessQueue
 from .received import ReceivedMessage
@@ -151,14 +152,36 @@ class Suspects:
         if start is None or not start.first <= message.queue_offset < start.end:
             return
         if start.attempt and message.message.physical_offset == start.suspect:
-            message.attempt = max(message.attempt, start.attempt - 1)
-            self._died_in = message.place, message.attempt + 1
+            if start.attempt > message.attempt:  # else that attempt was noted as failed before
+                message.attempt = start.attempt - 1
+                self._died_in = message.place, start.attempt
             self._starts[message.queue] = start._replace(suspect=NO_SUSPECT, attempt=0)
         else:  # whatever becomes of it, the process has outlived it: it comes among all others the next time
             self._starts[message.queue] = start._replace(first=message.queue_offset + 1)
         alone = Start(first, start.end, message.message.physical_offset, message.attempt + 1)
         self._alone = message.queue, alone
         self._note(message.queue, alone, sync=True)
+
+    def note_failed(self, messages: Sequence[ReceivedMessage]) -> None:
+        """An ordered queue waits for another attempt at these, in their order. Only of those that had as many attempts
+        as the first is their number kept. Durable, unless the disk refuses it."""
+        first = messages[0]
+        *_, last = takewhile(lambda message: message.attempt == first.attempt, messages)
+        places = first.message.physical_offset, last.message.physical_offset, last.queue_offset + 1
+        self._note_failed(first.queue, FailedAttempts(*places, first.attempt))
+
+    def end_failed(self, queue: MessageQueue, commit_offset: int) -> None:
+        """All below this queue offset is done."""
+        failed = self._failed(queue)
+        if failed is not None and commit_offset >= failed.end:
+            self._note_failed(queue, None)
+
+    def count_failed(self, message: ReceivedMessage) -> None:
+        """This message of an ordered queue is about to be handed out: perhaps other members had it before, or another
+        process."""
+        failed = self._failed(message.queue)
+        if failed is not None:
+            message.attempt = max(message.attempt, failed.of(message.message.physical_offset))
 
     def knows_copies(self, queue: MessageQueue) -> bool:
         """Whether a message may have been sent back before a process died, and come again."""
@@ -207,6 +230,15 @@ class Suspects:
         """What was read of the queue is about to be handed out."""
         start = self._starts.get(queue, EMPTY)
         self._note(queue, Start(has.commit_offset, max(has.position, start.end), start.suspect, start.attempt))
+
+    def _failed(self, queue: MessageQueue) -> FailedAttempts | None:
+        store = self._stores().get(queue.broker_name)
+        return None if store is None else store.starts.failed(self._group, queue.topic, queue.queue_id)
+
+    def _note_failed(self, queue: MessageQueue, failed: FailedAttempts | None) -> None:
+        store = self._stores().get(queue.broker_name)
+        if store is not None:
+            store.starts.note_failed(self._group, queue.topic, queue.queue_id, failed)
 
     def _note(self, queue: MessageQueue, start: Start, *, sync: bool = False) -> None:
         store = self._stores().get(queue.broker_name)

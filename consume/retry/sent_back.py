@@ -172,6 +172,7 @@ class SentBack:
         processes. Durable; what the disk refuses is logged."""
         with self._lock:
             self._groups[group] = _Group(end := self._store.log_end(), end)
+            self._starts.forget_failed(group)
             self._starts.note_floor(group, end)
 
     def _group(self, group: str) -> _Group:

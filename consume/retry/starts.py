@@ -11,12 +11,17 @@ the log at the last crash; for a group that was told to go on elsewhere, the end
 receive again what it had sent back before a crash, from where on the log was looked at. What they are for: see
 sent_back.py.
 
-A slot is written before messages are handed out, once for all that were read together, and emptied (first = end) when a
-member gives its queue up; a clean close empties the file unless it has positions. So only a process that died leaves a
-slot of a queue that is not empty.
+An ordered queue that waits for another attempt has a second slot, with the physical offset of the first message of the
+batch that failed as suspect, that of the last as first, the queue offset behind it as end, and attempt -1 - n after n.
+It is emptied when they are done.
 
-It is not synced but for a message that is handed out alone, and the position of a group: it outlives the process, and a
-power cut may forget it. Not in RocketMQ, whose clients forget an attempt that ended their process.
+A slot is written before messages are handed out, once for all that were read together, and emptied (first = end) when a
+member gives its queue up; a clean close empties all but those of failed attempts, unless there are positions. So only a
+process that died leaves a slot of a queue that is not empty.
+
+It is not synced but for a message that is handed out alone, a failed attempt, and the position of a group: it outlives
+the process, and a power cut may forget it. Not in RocketMQ, whose clients forget an attempt that ended their process,
+and those of ordered consumption when they end.
 """
 
 from __future__ import annotations
@@ -44,7 +49,10 @@ NO_SUSPECT = -1
 NO_QUEUE = -2
 LOOKED_FROM = "looked from"
 """In the place of a topic."""
+FAILED = "failed"
+"""Before a topic: of its queue's failed attempt."""
 POSITION = -1
+"""In the place of an attempt; below it, failed attempts: -1 - n."""
 
 
 class Start(NamedTuple):
@@ -57,6 +65,21 @@ class Start(NamedTuple):
 
 
 EMPTY = Start(0, 0)
+
+
+class FailedAttempts(NamedTuple):
+    """At the messages that an ordered queue waits for."""
+
+    first: int
+    last: int
+    """Physical offsets of the first and the last of the batch."""
+    end: int
+    """The queue offset behind the last."""
+    attempts: int
+
+    def of(self, physical_offset: int) -> int:
+        """How many at this message of the queue."""
+        return self.attempts if self.first <= physical_offset <= self.last else 0
 
 
 class Starts:
@@ -73,8 +96,11 @@ class Starts:
         self._left: dict[bytes, Start] = {}
         """What processes before this one left, until it is settled."""
         self._positions: dict[bytes, int] = {}
+        self._failed: dict[bytes, FailedAttempts] = {}
         self._file: DiskFile | None = None
         self._is_closed = self._has_failed = False
+        self._is_named = False
+        """Whether this process has made the name of the file durable."""
 
     @classmethod
     def loaded(cls, disk: Disk, root: Path) -> Self:
@@ -100,7 +126,9 @@ class Starts:
                 self._free.append(number)
                 continue
             self._slots[key] = number
-            if first < end:
+            if attempt < POSITION:
+                self._failed[key] = FailedAttempts(suspect, first, end, POSITION - attempt)
+            elif first < end:
                 self._left[key] = Start(first, end, suspect, attempt)
             elif attempt == POSITION:
                 self._positions[key] = suspect
@@ -118,6 +146,26 @@ class Starts:
     def note(self, group: str, topic: str, queue_id: int, start: Start, *, sync: bool = False) -> None:
         """Write the slot. What the disk refuses is logged once: the messages are handed out all the same."""
         self._write(_key(group, topic, queue_id), start, sync=sync)
+
+    def failed(self, group: str, topic: str, queue_id: int) -> FailedAttempts | None:
+        """What an ordered queue waits for; None: for nothing that has failed."""
+        return self._failed.get(_key(group, FAILED + topic, queue_id)) if self._failed else None
+
+    def note_failed(self, group: str, topic: str, queue_id: int, failed: FailedAttempts | None) -> None:
+        """As `note`, durable; None: they are done."""
+        key = _key(group, FAILED + topic, queue_id)
+        if failed is None:
+            if self._failed.pop(key, None) is not None:
+                self._write(key, EMPTY, sync=False)
+            return
+        self._failed[key] = failed
+        self._write(key, Start(failed.last, failed.end, failed.first, POSITION - failed.attempts), sync=True)
+
+    def forget_failed(self, group: str) -> None:
+        """The group was told to go on elsewhere: it begins to count again."""
+        for key in [key for key in self._failed if key.startswith(_hash(group, GROUP_SIZE))]:
+            del self._failed[key]
+            self._write(key, EMPTY, sync=False)
 
     def crash_end(self) -> int:
         """Where the log ended at the last crash; 0: there was none."""
@@ -148,7 +196,6 @@ class Starts:
         self._write(key, EMPTY._replace(attempt=POSITION, suspect=position), sync=sync)
 
     def _write(self, key: bytes, start: Start, *, sync: bool) -> None:
-        raw = SLOT.pack(key, start.attempt, start.first, start.end, start.suspect, 0)[:-4]
         with self._lock:
             if self._is_closed:
                 return
@@ -157,11 +204,17 @@ class Starts:
                 self._count = max(self._count, self._slots[key] + 1)
             try:
                 file = self._opened()
-                file.write(self._slots[key] * SLOT_SIZE, raw + zlib.crc32(raw).to_bytes(4, "big"))
+                file.write(self._slots[key] * SLOT_SIZE, _slot(key, start))
                 if sync:
                     file.sync()
+                    self._sync_name()
             except DiskError as e:
                 self._tell_failed(e)
+
+    def _sync_name(self) -> None:
+        if not self._is_named:
+            self._disk.sync_folder(self._path.parent)
+            self._is_named = True
 
     def _opened(self) -> DiskFile:
         if self._file is None:
@@ -182,11 +235,24 @@ class Starts:
                 return
             try:
                 if is_saved and not self._left and CRASH_END not in self._positions:
-                    self._file.resize(0)
+                    self._empty(self._file)
             except DiskError as e:
                 log.warning("%s: not emptied: %s", self._path, e, extra={"path": str(self._path)})
             finally:
                 self._file.close()
+
+    def _empty(self, file: DiskFile) -> None:
+        if not self._failed:
+            file.resize(0)
+            return
+        for key, number in self._slots.items():
+            if key not in self._failed:
+                file.write(number * SLOT_SIZE, _slot(key, EMPTY))
+
+
+def _slot(key: bytes, start: Start) -> bytes:
+    raw = SLOT.pack(key, start.attempt, start.first, start.end, start.suspect, 0)[:-4]
+    return raw + zlib.crc32(raw).to_bytes(4, "big")
 
 
 def _key(group: str, topic: str, queue_id: int) -> bytes:

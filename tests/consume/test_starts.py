@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import CorruptRecordError, GetResult, Message, MessageQueue, ReceivedMessage, Store, StoreSettings
-from flightlog.consume.retry.starts import EMPTY, SLOT_SIZE, Start, Starts
+from flightlog.consume.retry.starts import EMPTY, SLOT_SIZE, FailedAttempts, Start, Starts
 from flightlog.store.disk.disk import RealDisk
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
@@ -335,6 +335,16 @@ def test_the_file_of_starts(tmp_path: Path) -> None:
     path.write_bytes(data + b"torn")
     starts = loaded()
     assert starts.left("g", "t", 0) and starts.left("g", "t", 1) is None, "a damaged slot has nothing to say"
+    failed = FailedAttempts(500, 700, 3, 2)
+    starts.note_failed("g", "t", 0, failed)
+    starts.note_failed("h", "t", 0, failed)
+    starts = loaded()
+    assert starts.failed("g", "t", 0) == starts.failed("h", "t", 0) == failed and starts.failed("g", "t", 1) is None
+    assert [failed.of(at) for at in (499, 500, 600, 700, 701)] == [0, 2, 2, 2, 0]
+    starts.note_failed("g", "t", 0, None)
+    assert starts.failed("g", "t", 0) is None and loaded().failed("g", "t", 0) is None
+    starts.forget_failed("h")
+    assert starts.failed("h", "t", 0) is None and loaded().failed("h", "t", 0) is None
     starts.note("g", "w", 0, Start(1, 2))
     assert loaded().left("g", "t", 0) and loaded().left("g", "w", 0) == Start(1, 2), "and no slot has two owners"
 
