@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ...schedule.delay_level_table import DelayLevelTable
+from ...schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from ...schedule.delivered import DueMessage
-from ...schedule.parking import park
+from ...schedule.parking import park, wanted_level
 from ...store.arguments import check_callable
 from ...store.disk.clock import Clock
 from ...store.errors import (
@@ -97,8 +97,9 @@ def _check_replaced(replaced: Message) -> None:
     if not isinstance(replaced, Message):
         raise WrongTypeError("what pre_put_hook returned", replaced, "the flightlog.Message to append")
     timers = [name for name in props.TIMER_PROPERTIES if name in (replaced.properties or {})]
-    if replaced.delay_level or timers:
-        asks = f"delay_level={replaced.delay_level}" if replaced.delay_level else timers[0]
+    level = 0 if replaced.topic == SCHEDULE_TOPIC else wanted_level(replaced)  # a hook may have parked it itself
+    if level or timers:
+        asks = f"delay_level={level}" if level else timers[0]
         raise InvalidMessageError(
             f"a message to topic {replaced.topic!r} asks for a delay ({asks}): expected none in a store opened with a "
             "pre_put_hook, which takes the place of what parks delayed messages"

@@ -226,6 +226,7 @@ def test_what_a_diversion_returns_is_checked_too(tmp_path: Path, assert_clean: A
     ("message", "says"),
     [
         (Message("t", b"x", delay_level=3), r"delay_level=3\): expected none in a store opened with a pre_put_hook"),
+        (Message("t", b"x", properties={"DELAY": "3"}), r"delay_level=3\): expected none"),
         (Message("t", b"x").deliver_after_ms(60_000), r"TIMER_DELAY_MS\): expected none"),
     ],
 )
