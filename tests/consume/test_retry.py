@@ -6,7 +6,8 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,10 @@ import flightlog
 from flightlog import Consumer, Message, ReceivedMessage, StartFrom, Store, Stores, StoreSettings, Subscription
 from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.deliver.failures import REFUSED_BACK_OFF_S
-from flightlog.store.errors import UsageError
+from flightlog.store.errors import DiskError, DiskFullError, UsageError
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 from flightlog.tests.support.killed_copy import copy_as_killed
 
 if TYPE_CHECKING:
@@ -162,9 +163,13 @@ def test_a_message_goes_back_to_the_store_that_it_came_from(opened: Opened, time
     assert {name: dead(store) for name, store in stores.items()} == {"a": [(b"a", 2)], "b": [(b"b", 2)]}
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [("write", errno.ENOSPC), ("write", errno.EIO), ("create", errno.EACCES)],
+    ids=["full", "fails", "not permitted"],
+)
 def test_what_the_store_refuses_stays_with_the_member(
-    opened: Opened, time: ManualClock, caplog: pytest.LogCaptureFixture, error: int
+    opened: Opened, time: ManualClock, caplog: pytest.LogCaptureFixture, operation: str, error: int
 ) -> None:
     disk = FaultyDisk()
     store = opened(disk=disk, settings={"segment_size": 1 << 16})
@@ -172,28 +177,80 @@ def test_what_the_store_refuses_stays_with_the_member(
     with store.subscribe("orders", "g", max_attempts=3) as member:
         message = member.receive()
         assert message is not None
-        fault = disk.fail("write", "topics.json", error)
+        disk.fail(operation, "topics.json", error)
         with caplog.at_level(logging.WARNING, "flightlog.consume"):
             assert message.send_back(), "it stays, and counts as an attempt"
             assert member.receive(0) is None and at(store, "orders") == {0: 0}
             time.advance(int(REFUSED_BACK_OFF_S * 1000))
             assert member.receive(0) is message and message.attempt == 2 and message.send_back()
-        assert caplog.text.count("could not be sent back") == 1 and fault is not None
+        assert caplog.text.count("could not be sent back") == 1
         disk.heal()
         time.advance(int(REFUSED_BACK_OFF_S * 1000))
         assert member.receive(0) is message and message.send_back()
         assert dead(store) == [(b"bad", 3)] and at(store, "orders") == {0: 1}
 
 
-def test_a_store_without_delays_keeps_retries_with_the_member(opened: Opened, time: ManualClock) -> None:
-    store = opened(settings={"deliver_delayed": False})
+def test_what_a_full_log_does_not_take_stays_with_the_member(opened: Opened, time: ManualClock) -> None:
+    disk = FaultyDisk()
+    store = opened(disk=disk, settings={"segment_size": 16 << 10, "allocate_step_size": 4096})
+    store.put(Message("orders", b"bad"))
+    with store.subscribe("orders", "g") as member:
+        message = member.receive()
+        for operation in ("allocate", "create", "resize"):
+            disk.fail(operation, "commitlog/", errno.ENOSPC)
+        with pytest.raises(DiskFullError):
+            while True:
+                store.put(Message("filler", b"shorter than a retry"))
+        assert message is not None and message.send_back(), "it stays"
+        assert member.receive(0) is None and at(store, "orders") == {0: 0}
+        disk.heal()
+        time.advance(int(REFUSED_BACK_OFF_S * 1000))
+        assert member.receive(0) is message and message.attempt == 2 and message.send_back()
+        assert at(store, "orders") == {0: 1}
+        time.advance(10_000)
+        again = member.receive()
+        assert again is not None and (again.body, again.attempt) == (b"bad", 3) and again.ack()
+
+
+@pytest.mark.parametrize("most", [1, 17])
+def test_what_a_poisoned_store_does_not_take_comes_again_after_the_next_open(
+    opened: Opened, time: ManualClock, most: int
+) -> None:
+    disk = FaultyDisk()
+    store = opened(disk=disk)
+    inside.groups_without_thread(store)  # it takes the queues of a poisoned store from their members
+    store.put(Message("orders", b"bad"))
+    member = store.subscribe("orders", "g", max_attempts=most)
+    message = member.receive()
+    disk.fail_syncs()
+    with pytest.raises(DiskError):
+        store.flush()
+    disk.heal()
+    for attempt in (1, 2):
+        assert message is not None and message.attempt == attempt and message.send_back()
+        assert at(store, "orders") == {0: 0} and dead(store) == []
+        time.advance(int(REFUSED_BACK_OFF_S * 1000))
+        assert member.receive(0) is message, "with its member"
+    with suppress(DiskError):
+        store.close()
+    with opened() as store, store.subscribe("orders", "g", max_attempts=2) as member:
+        assert at(store, "orders") == {0: 0} and fail(member, time) == (b"bad", 1), "no attempt was counted"
+        assert fail(member, time) == (b"bad", 2) and dead(store) == [(b"bad", 2)]
+
+
+@pytest.mark.parametrize("options", [{"settings": {"deliver_delayed": False}}, {"pre_put_hook": copy}], ids=list)
+def test_a_store_without_delays_keeps_retries_with_the_member(
+    opened: Opened, time: ManualClock, options: dict[str, Any]
+) -> None:
+    store = opened(**options)
     store.put(Message("orders", b"bad"))
     with store.subscribe("orders", "g", max_attempts=2) as member:
-        for attempt in (1, 2):
-            message = member.receive(0)
-            assert message is not None and message.attempt == attempt and message.send_back()
-            time.advance(5_000)
-    assert dead(store) == [(b"bad", 2)]
+        message = member.receive(0)
+        assert message is not None and message.attempt == 1 and message.send_back()
+        assert member.receive(0) is None and at(store, "orders") == {0: 0}
+        time.advance(int(REFUSED_BACK_OFF_S * 1000))
+        assert member.receive(0) is message and message.attempt == 2 and message.send_back()
+    assert dead(store) == [(b"bad", 2)] and ("%RETRY%g", 0) not in store.queues()
 
 
 def test_a_late_message_goes_to_the_retry_topic_and_its_queue_goes_on(opened: Opened, time: ManualClock) -> None:
@@ -238,6 +295,33 @@ def test_a_stuck_listener_holds_up_nothing_else(opened: Opened, time: ManualCloc
             time.advance(1_000)
         lets_go.set()
     assert dead(store) == [(b"7", 2)] and len(done) == len(set(done)) == 49
+
+
+def test_a_consumer_gives_its_listener_15_minutes_and_a_subscription_any_time(
+    opened: Opened, time: ManualClock
+) -> None:
+    """RocketMQ's `consumeTimeout`."""
+    store = opened()
+    store.put(Message("orders", b"slow"))
+    has_begun, lets_go = threading.Event(), threading.Event()
+
+    def listener(message: ReceivedMessage) -> None:
+        has_begun.set()
+        lets_go.wait(LIMIT_S)
+
+    with store.subscribe("orders", "patient") as patient, Consumer(store, "orders", "g", listener) as consumer:
+        held = patient.receive()
+        assert has_begun.wait(LIMIT_S)
+        time.advance(15 * 60_000 - 1)
+        consumer.subscription.fail_late()
+        assert store.topic("%RETRY%g") is None
+        time.advance(1)
+        consumer.subscription.fail_late()
+        process.wait_until(lambda: store.topic("%RETRY%g") is not None)  # the group's thread may have been first
+        lets_go.set()
+        time.advance(100 * HOUR_MS)
+        patient.fail_late()
+        assert held is not None and held.ack() and store.topic("%RETRY%patient") is None
 
 
 def test_a_back_off_keeps_failed_messages_with_the_member(opened: Opened) -> None:

@@ -117,7 +117,10 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
             CONSUMER + "any_other_result_of_a_listener_is_a_failed_attempt_with_a_named_error",
             CONSUMER + "a_listener_that_returns_a_coroutine_acknowledges_nothing",
         ),
-        "does not return within": (RETRY + "a_stuck_listener_holds_up_nothing_else",),
+        "does not return within": (
+            RETRY + "a_stuck_listener_holds_up_nothing_else",
+            RETRY + "a_consumer_gives_its_listener_15_minutes_and_a_subscription_any_time",
+        ),
     },
     "Retries and dead letters": {
         "the process is killed after a message was sent back": (
@@ -138,7 +141,11 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
             STARTS + "an_attempt_that_ended_the_process_counts_once",
         ),
         "other messages were in process": (STARTS + "after_a_kill_what_was_in_process_comes_one_by_one_and_alone",),
-        "the store refuses the message": (RETRY + "what_the_store_refuses_stays_with_the_member",),
+        "the store refuses the message": (
+            RETRY + "what_the_store_refuses_stays_with_the_member",
+            RETRY + "what_a_full_log_does_not_take_stays_with_the_member",
+            RETRY + "what_a_poisoned_store_does_not_take_comes_again_after_the_next_open",
+        ),
         "the store delivers no delayed messages": (RETRY + "a_store_without_delays_keeps_retries_with_the_member",),
         "a listener never returns": (RETRY + "a_stuck_listener_holds_up_nothing_else",),
         "the group broadcasts": (RETRY + "a_group_that_broadcasts_has_no_retries_that_others_see",),
