@@ -126,6 +126,7 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "the process is killed after a message was sent back": (
             RETRY + "a_kill_before_offsets_are_written_repeats_nothing_that_was_sent_back",
             STARTS + "copies_of_what_was_sent_back_before_a_kill_are_passed_over",
+            STARTS + "the_last_65_536_that_were_sent_back_are_looked_at",
             PULL_LIVES + "a_second_copy_of_a_dead_letter_is_passed_over_by_a_later_process_too",
         ),
         "the power fails then": (
@@ -139,6 +140,7 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "a message ends its process": (
             STARTS + "a_message_that_ends_the_process_again_and_again_is_a_dead_letter",
             STARTS + "an_attempt_that_ended_the_process_counts_once",
+            STARTS + "17_attempts_that_end_the_process_cost_one_to_three_deaths_each",
         ),
         "other messages were in process": (STARTS + "after_a_kill_what_was_in_process_comes_one_by_one_and_alone",),
         "the store refuses the message": (
