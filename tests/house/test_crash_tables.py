@@ -132,6 +132,7 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "the power fails then": (
             "consume/test_retry_power.py::test_no_message_is_lost_and_failed_ones_are_dead_letters_once",
             PULL_LIVES + "nothing_is_lost_no_attempt_forgotten_and_each_dead_letter_comes_once",
+            "interop/test_retry.py::test_after_a_kill_a_broker_loses_no_message_and_may_repeat_a_dead_letter",
         ),
         "a queue goes to another member": (
             STARTS + "a_message_that_was_sent_back_behind_one_in_process_comes_no_second_time",

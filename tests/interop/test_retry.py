@@ -5,18 +5,27 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import Message, StoredMessage, StoreSettings
 from flightlog.consume.retry.send_back import send_to_dead_letters, send_to_retry
+from flightlog.engine.topics.offset_table import read_offsets
+from flightlog.store.disk.disk import RealDisk
+from flightlog.testing import kill
 from flightlog.tests.interop import mixed
 from flightlog.tests.interop.harness import Line, RocketMq
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
+
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import AssertClean
 
 pytestmark = pytest.mark.ci
 
@@ -125,3 +134,37 @@ def test_each_continues_the_attempts_of_the_other(rocketmq: RocketMq, tmp_path: 
         assert sorted((m.body, m.reconsume_times) for m in store.dead_letters("g")) == [
             (b"%d" % n, 3) for n in range(3)
         ]
+
+
+def test_after_a_kill_a_broker_loses_no_message_and_may_repeat_a_dead_letter(
+    rocketmq: RocketMq, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    """It knows offsets and deliveries as they were on the disk. Its group fails at all that it receives."""
+    root = tmp_path / "store"
+    store = flightlog.open(root, replace(SETTINGS, offset_save_interval_ms=3_600_000, delay_save_interval_ms=3_600_000))
+    inside.groups_without_thread(store)
+    store.put_many(Message("orders", b"%d" % number) for number in range(5))
+    member = store.subscribe("orders", "g", max_attempts=2)
+    messages = member.receive_batch(5)
+    assert messages[0].ack()
+    inside.group_offsets(store).save()
+    assert messages[1].send_back()
+    again = member.receive(process.LIMIT_S)
+    assert again is not None and (again.body, again.attempt) == (b"1", 2) and again.send_back()
+    assert messages[2].send_back() and messages[3].ack()
+    assert [letter.body for letter in store.dead_letters("g")] == [b"1"]
+    kill(store)
+
+    lines = run_broker(rocketmq, root, ("arrived", "%RETRY%g", 3))
+    assert [line["type"] for line in lines] == ["closed"]
+    assert read_offsets(RealDisk(), root)["g"]["orders"][0] == 1
+    with flightlog.open_read_only(root) as view:
+        received = [*view.read("orders", 0, 1), *view.read("%RETRY%g")]
+    assert Counter(m.body for m in received)[b"1"] == 3, "its first record, and its delivery twice"
+    lines = run_broker(rocketmq, root, *(("back", "g", message.physical_offset, -1) for message in received))
+    assert [line["code"] for line in lines if line["type"] == "back"] == [0] * len(received)
+
+    with flightlog.open(root, SETTINGS) as store:
+        letters = Counter(letter.body for letter in store.dead_letters("g"))
+    assert letters.keys() == {b"1", b"2", b"3", b"4"} and letters[b"1"] == 4
+    assert_clean(root)
