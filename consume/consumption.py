@@ -10,8 +10,8 @@
     rmq_sys_FLIGHTLOG_ORDER_INFO   the offset of its group: what consumerOrderInfo.json does not include
     the half and the op topic      the offset of CID_RMQ_SYS_TRANS, which rounds of checks move: as of any topic
 
-So dead letters, and transactions that were given up (TRANS_CHECK_MAX_TIME_TOPIC), keep their segments until a group
-consumes their topic or it is deleted.
+So dead letters keep their segments until a group consumes their topic or it is deleted. Transactions that were given up
+do until a group consumes TRANS_CHECK_MAX_TIME_TOPIC, which cannot be deleted.
 
 Check points wait on the timer wheel until their messages are to come back: each look reads the timers that are new
 since the last one, the first look those that `timer_max_delay_s` (three days at least) lets wait: older ones were

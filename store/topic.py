@@ -19,12 +19,16 @@ GROUP_MAX_LENGTH = 255
 """`Validators.CHARACTER_MAX_LENGTH`"""
 STRICT_WAY_OUT = ", which RocketMQ's clients take; rocketmq_strict=False (Spark: rocketmqStrict) allows others"
 
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+"""Half messages that nobody answered for. Of RocketMQ's own topics that the store puts to by itself, the one that
+consumers read: it has settings, as a broker makes them with the first message."""
+
 NO_TOPIC_OF_APPLICATIONS = frozenset(
     {
         "SCHEDULE_TOPIC_XXXX",
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        GIVEN_UP_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }
@@ -159,6 +163,11 @@ def topic_from_json(name: str, found: object, path: Path) -> Topic:
 def is_system_topic(name: str) -> bool:
     """Whether the topic is RocketMQ's own (`TopicValidator#isSystemTopic`)."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def has_no_settings(name: str) -> bool:
+    """Whether the store puts to the topic without a `Topic` of it."""
+    return is_system_topic(name) and name != GIVEN_UP_TOPIC
 
 
 def is_client_name(name: str, longest: int) -> bool:

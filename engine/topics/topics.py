@@ -48,13 +48,14 @@ from ...store.settings import StoreSettings
 from ...store.state.auto_topics import AutoTopicsFile
 from ...store.topic import (
     BATCH_QUEUE_TYPE,
+    GIVEN_UP_TOPIC,
     NO_TOPIC_OF_APPLICATIONS,
     QUEUE_TYPE,
     STRICT_WAY_OUT,
     Topic,
     TopicPermission,
     check_characters,
-    is_system_topic,
+    has_no_settings,
     topic_from_json,
 )
 
@@ -171,7 +172,7 @@ class TopicTable:
         route = self._routes.get(name)
         if route is not None and queue_id < route.queue_count and not route.holds_batches:
             return queue_id
-        if is_system_topic(name):
+        if has_no_settings(name):
             return queue_id
         with self.lock:
             before = self._topics.get(name)
@@ -312,6 +313,8 @@ class TopicTable:
     def _set(self, topic: Topic) -> None:
         self._unregister_topic(topic.name)
         self._topics[topic.name] = topic
+        if topic.name in NO_TOPIC_OF_APPLICATIONS:
+            return
         route = _Route(topic)
         before = self._routes.get(topic.name)
         if before is not None:
@@ -369,8 +372,10 @@ def topics_in(document: Config, path: Path) -> dict[str, Topic]:
 
 
 def new_topic(name: str, settings: StoreSettings) -> Topic:
-    """The topic that a put creates. Retry and dead-letter topics have one queue, as in RocketMQ."""
-    count = 1 if name.startswith((RETRY_TOPIC_PREFIX, DEAD_LETTER_PREFIX)) else settings.default_queue_count
+    """The topic that a put creates. Retry and dead-letter topics have one queue, as in RocketMQ, and so has that of
+    transactions that were given up."""
+    has_one = name == GIVEN_UP_TOPIC or name.startswith((RETRY_TOPIC_PREFIX, DEAD_LETTER_PREFIX))
+    count = 1 if has_one else settings.default_queue_count
     return Topic(name, count, count)
 
 
@@ -394,7 +399,7 @@ def add_found(
         if queue_id > highest.get(name, -1):
             highest[name] = queue_id
     for name, queue_id in highest.items():
-        if is_light(name) or is_system_topic(name):
+        if is_light(name) or has_no_settings(name):
             continue
         topic = topics.get(name)
         if topic is None:

@@ -27,9 +27,10 @@ from ...store.message import Message
 from ...store.message_check import check_message
 from ...store.settings import StoreSettings
 from ...store.stored_message import StoredMessage
+from ...store.topic import GIVEN_UP_TOPIC
 
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-DISCARDED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+DISCARDED_TOPIC = GIVEN_UP_TOPIC
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 """The consumer group whose offsets say how far checks are in the half topic and in the op topic."""
 QUEUE_ID = 0

@@ -23,10 +23,11 @@ from flightlog.consume import consumption
 from flightlog.consume.pop.order_table import ORDER_GROUP, ORDER_TOPIC
 from flightlog.consume.pop.pop_topics import REVIVE_TOPIC
 from flightlog.engine.services.retention import CleanUpReport, Unread
-from flightlog.produce.transaction.half_message import OP_TOPIC
+from flightlog.produce.transaction.half_message import DISCARDED_TOPIC, OP_TOPIC
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.delivered import HALF_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
+from flightlog.store.errors import InvalidTopicError
 from flightlog.store.settings import PAGE_SIZE
 from flightlog.testing.clock import ManualClock
 from flightlog.tests.support import inside, process
@@ -239,6 +240,26 @@ def test_a_half_message_stays_until_a_round_of_checks_has_passed_it(popped: Popp
         left = unread(store)
         assert not left.keys() & {(HALF_TOPIC, "CID_RMQ_SYS_TRANS"), (OP_TOPIC, "CID_RMQ_SYS_TRANS")}, left
     assert not answers
+
+
+def test_a_transaction_that_was_given_up_keeps_its_segment_until_a_group_consumes_it(popped: PoppedStore) -> None:
+    store = popped.store
+    inside.transactions_by_hand(store)
+    producer = Producer(store)
+    producer.transaction(Message("t", b"never answered")).unknown()
+    with TransactionChecker(store, producer.producer_group, lambda _: TransactionResolution.UNKNOWN) as checker:
+        while (DISCARDED_TOPIC, 0) not in store.queues():
+            popped.clock.advance(60_000)
+            checker.check_now()
+    while (removed := trim(store).segments) or unread(store).keys() != {(DISCARDED_TOPIC, None)}:
+        fill(store)
+    assert not removed
+    with pytest.raises(InvalidTopicError, match="cannot be deleted"):
+        store.delete_topic(DISCARDED_TOPIC)
+    with store.subscribe(DISCARDED_TOPIC, "audit") as member:
+        given_up = member.receive()
+        assert given_up is not None and given_up.body == b"never answered" and given_up.ack()
+    assert trim(store).segments
 
 
 def test_a_popped_message_stays_until_it_is_acknowledged_or_was_put_again(popped: PoppedStore) -> None:

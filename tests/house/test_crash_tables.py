@@ -238,7 +238,10 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "of a topic without groups": (UNREAD_TOPIC,),
         "received by pop": (CONSUMPTION + "a_popped_message_stays_until_it_is_acknowledged_or_was_put_again",),
         "in `%RETRY%` topics": (CONSUMPTION + "a_popped_message_stays_until_it_is_acknowledged_or_was_put_again",),
-        "dead letters (`%DLQ%`)": (UNREAD_TOPIC,),
+        "dead letters (`%DLQ%`)": (
+            UNREAD_TOPIC,
+            CONSUMPTION + "a_transaction_that_was_given_up_keeps_its_segment_until_a_group_consumes_it",
+        ),
         "with a delay level or a timer": (
             CONSUMPTION + "a_delayed_message_stays_until_it_is_delivered",
             CONSUMPTION + "where_nothing_is_delivered_delayed_messages_stay",

@@ -28,7 +28,7 @@ from flightlog.produce.transaction.half_message import (
     OP_TOPIC,
 )
 from flightlog.schedule.delivered import HALF_TOPIC
-from flightlog.store.errors import InconsistentGroupError, StoreClosedError, UsageError
+from flightlog.store.errors import InconsistentGroupError, StoreClosedError, TopicPermissionError, UsageError
 from flightlog.testing import kill
 from flightlog.testing.clock import ManualClock
 from flightlog.tests.support import inside, process
@@ -111,6 +111,23 @@ def test_who_never_answers_is_given_up(
     assert given_up.properties[CHECK_TIMES] == "15" and given_up.properties["REAL_TOPIC"] == TOPIC
     assert "given up after 15 checks" in caplog.text
     assert application.look() == [] and application.seen() == []
+
+
+def test_what_was_given_up_has_a_topic_that_consumers_read_and_nobody_puts_to(application: Application) -> None:
+    """As a broker makes it with the first of them. A kill leaves its queue alone."""
+    application.leave(b"a")
+    for _ in range(16):
+        application.look()
+    for end in (kill, Store.close):
+        found = application.store.topic(DISCARDED_TOPIC)
+        assert found is not None and (found.read_queue_count, found.write_queue_count, found.perm) == (1, 1, 6)
+        with pytest.raises(TopicPermissionError):
+            application.store.put(Message(DISCARDED_TOPIC, b"x"))
+        end(application.store)
+        application.open()
+    with application.store.subscribe(DISCARDED_TOPIC, "audit") as member:
+        received = member.receive()
+        assert received is not None and received.body == b"a"
 
 
 def test_who_was_given_up_is_not_asked_about_again(application: Application) -> None:
