@@ -215,6 +215,18 @@ def test_where_nothing_is_delivered_delayed_messages_stay(tmp_path: Path) -> Non
         assert unread(store).keys() == {(SCHEDULE_TOPIC, None), (TIMER_TOPIC, None)}
 
 
+def test_a_cancelled_timer_keeps_its_segment_until_its_time(popped: PoppedStore) -> None:
+    store, at_ms = popped.store, popped.clock.now_ms() + 10_000
+    store.put(Message("t", b"never", uniq_key="k").deliver_at_ms(at_ms))
+    store.cancel_timer("t", "k", at_ms)
+    fill(store)
+    for passed_ms in (0, 9_000):
+        popped.pass_time(passed_ms)
+        assert unread(store) == {(TIMER_TOPIC, None): 2}, "the timer and what cancels it"
+    popped.pass_time(4_000)
+    assert len(trim(store).segments) == 1 and ("t", 0) not in store.queues()
+
+
 def test_a_half_message_stays_until_a_round_of_checks_has_passed_it(popped: PoppedStore) -> None:
     store = popped.store
     inside.transactions_by_hand(store)

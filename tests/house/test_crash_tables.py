@@ -140,8 +140,8 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "messages of one `put_batch`": (STARTS + "messages_of_one_batch_are_not_taken_for_each_other",),
         "a message ends its process": (
             STARTS + "a_message_that_ends_the_process_again_and_again_is_a_dead_letter",
-            STARTS + "an_attempt_that_ended_the_process_counts_once",
             STARTS + "17_attempts_that_end_the_process_cost_one_to_three_deaths_each",
+            STARTS + "an_attempt_that_ended_the_process_counts_once",
         ),
         "other messages were in process": (STARTS + "after_a_kill_what_was_in_process_comes_one_by_one_and_alone",),
         "the store refuses the message": (
@@ -245,6 +245,7 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "with a delay level or a timer": (
             CONSUMPTION + "a_delayed_message_stays_until_it_is_delivered",
             CONSUMPTION + "where_nothing_is_delivered_delayed_messages_stay",
+            CONSUMPTION + "a_cancelled_timer_keeps_its_segment_until_its_time",
         ),
         "of transactions": (CONSUMPTION + "a_half_message_stays_until_a_round_of_checks_has_passed_it",),
         "read by broadcasting": (CONSUMPTION + "readers_without_offsets_in_the_store_keep_nothing",),
