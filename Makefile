@@ -100,7 +100,8 @@ CAMPAIGN_TESTS := tests/crash tests/model tests/fuzz tests/consume/test_rebalanc
     tests/consume/test_pop_lives.py tests/consume/test_pop_faults.py tests/produce/test_transaction_machine.py \
     tests/produce/test_transaction_faults.py tests/consume/test_retry_power.py tests/consume/test_pull_lives.py \
     tests/interop/test_transaction_histories.py tests/engine/test_life_interrupt.py tests/engine/test_keys_power.py \
-    tests/engine/test_follow.py tests/interop/test_follow.py
+    tests/engine/test_follow.py tests/interop/test_follow.py tests/consume/test_pop_dead_letters.py \
+    tests/consume/test_ordered.py tests/interop/test_sql_filter.py tests/consume/test_pop_memory.py
 campaign: $(VENV)/.all
 	$(PYTEST) $(IN_PROCESSES) --full $(CAMPAIGN_TESTS) $(PYTEST_ARGS)
 

@@ -9,11 +9,19 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import flightlog
 from flightlog import FlushMode, Message, Producer, StoredMessage, StoreSettings, Transaction, TransactionChecker
@@ -25,6 +33,9 @@ from flightlog.testing import kill
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.power_disk import Died, PowerDisk
 from flightlog.tests.support import inside
+
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import Scale
 
 TOPIC, GROUP = "t", "g"
 CHECK_MAX = 3
@@ -219,5 +230,7 @@ class TransactionMachine(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-TransactionMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
-TestTransactions = pytest.mark.ci(TransactionMachine.TestCase)
+@pytest.mark.ci
+def test_a_message_is_visible_if_and_only_if_it_was_committed(scale: Scale) -> None:
+    limits = settings(max_examples=scale.pick(ci=40, full=1000), stateful_step_count=scale.pick(ci=25, full=50))
+    run_state_machine_as_test(TransactionMachine, settings=limits)

@@ -8,11 +8,19 @@ import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
@@ -20,6 +28,9 @@ from flightlog.testing import kill
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.power_disk import PowerDisk
 from flightlog.tests.support import inside
+
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import Scale
 
 LEVELS_MS = 1000, 5000, 3_600_000
 
@@ -147,5 +158,7 @@ class DelayMachine(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-DelayMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
-TestDelays = pytest.mark.ci(DelayMachine.TestCase)
+@pytest.mark.ci
+def test_what_is_delayed_comes_once_and_not_before_its_time(scale: Scale) -> None:
+    limits = settings(max_examples=scale.pick(ci=40, full=1000), stateful_step_count=scale.pick(ci=25, full=50))
+    run_state_machine_as_test(DelayMachine, settings=limits)
