@@ -71,25 +71,21 @@ def dead(store: Store) -> list[tuple[bytes, int]]:
     return [(letter.body, letter.reconsume_times) for letter in store.dead_letters("g")]
 
 
-def die_of_one(lives: Lives, time: ManualClock, *, ordered: bool, most: int, by_hand: bool = False) -> int:
-    """Of 80 messages one ends the process whenever it comes, until it is a dead letter; all others are done. Returns
-    the deaths. `by_hand`: no thread of the store has a say in when retries come and offsets are written."""
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_message_that_ends_the_process_again_and_again_is_a_dead_letter(
+    lives: Lives, time: ManualClock, ordered: bool
+) -> None:
     lives.store.put_many(Message("orders", b"%d" % n, queue_id=n % 2) for n in range(80))
     done: set[bytes] = set()
     deaths = 0
     while not dead(lives.store):
-        assert deaths <= 3 * most, "each attempt costs three deaths at most"
-        if by_hand:
-            inside.groups_without_thread(lives.store)
-            inside.delay_service(lives.store).stop()
-        with lives.store.subscribe("orders", "g", ordered=ordered, max_attempts=most) as member:
+        assert deaths <= 9, "each attempt costs three deaths at most"
+        with lives.store.subscribe("orders", "g", ordered=ordered, max_attempts=3) as member:
             member.has_listener = True
             for _ in range(300):
                 message = member.receive(0)
                 if message is None:  # a retry waits, or an ordered queue rests
                     time.advance(10_000)
-                    while by_hand and inside.delay_service(lives.store).deadlines.run_due() == 0:
-                        pass
                 elif message.body == b"33":
                     deaths += 1
                     lives.kill()
@@ -101,22 +97,7 @@ def die_of_one(lives: Lives, time: ManualClock, *, ordered: bool, most: int, by_
         while (message := member.receive(0)) is not None:
             done.add(message.body)
             message.ack()
-    assert dead(lives.store) == [(b"33", most)] and done == {b"%d" % n for n in range(80) if n != 33}
-    return deaths
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-def test_a_message_that_ends_the_process_again_and_again_is_a_dead_letter(
-    lives: Lives, time: ManualClock, ordered: bool
-) -> None:
-    die_of_one(lives, time, ordered=ordered, most=3)
-
-
-@pytest.mark.parametrize(("ordered", "deaths"), [(True, 18), (False, 46)], ids=["ordered", "any"])
-def test_17_attempts_that_end_the_process_cost_one_to_three_deaths_each(
-    lives: Lives, time: ManualClock, ordered: bool, deaths: int
-) -> None:
-    assert die_of_one(lives, time, ordered=ordered, most=17, by_hand=True) == deaths
+    assert dead(lives.store) == [(b"33", 3)] and done == {b"%d" % n for n in range(80) if n != 33}
 
 
 def test_after_a_kill_what_was_in_process_comes_one_by_one_and_alone(lives: Lives) -> None:

@@ -140,7 +140,6 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "messages of one `put_batch`": (STARTS + "messages_of_one_batch_are_not_taken_for_each_other",),
         "a message ends its process": (
             STARTS + "a_message_that_ends_the_process_again_and_again_is_a_dead_letter",
-            STARTS + "17_attempts_that_end_the_process_cost_one_to_three_deaths_each",
             STARTS + "an_attempt_that_ended_the_process_counts_once",
         ),
         "other messages were in process": (STARTS + "after_a_kill_what_was_in_process_comes_one_by_one_and_alone",),
