@@ -1,5 +1,5 @@
-"""Pop through closes, kills, power cuts and crashes between the steps of a call: see popped_lives.py and
-ordered_lives.py in tests/support."""
+"""Pop through closes, kills, power cuts, crashes between the steps of a call and deaths at a change of the disk: see
+popped_lives.py and ordered_lives.py in tests/support."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flightlog import FlushMode
 from flightlog.tests.support.ordered_lives import OrderedLives
 from flightlog.tests.support.popped_lives import PoppedLives
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean, Scale
 
 STEPS = 40
+ORDERED_STEPS = 80
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -35,18 +37,22 @@ def test_the_same_for_longer(tmp_path: Path, assert_clean: AssertClean, scale: S
         assert_clean(root)
 
 
+@pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("seed", range(4))
 def test_each_queue_of_an_ordered_group_goes_in_order_to_one_receiver_at_a_time(
-    tmp_path: Path, assert_clean: AssertClean, seed: int
+    tmp_path: Path, assert_clean: AssertClean, seed: int, mode: FlushMode
 ) -> None:
-    OrderedLives(tmp_path / "store", seed).live(STEPS)
+    OrderedLives(tmp_path / "store", seed, mode).live(ORDERED_STEPS)
     assert_clean(tmp_path / "store")
 
 
 @pytest.mark.ci
+@pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_each_queue_of_an_ordered_group_goes_in_order_for_longer(
-    tmp_path: Path, assert_clean: AssertClean, seed: int
+    tmp_path: Path, assert_clean: AssertClean, scale: Scale, seed: int, mode: FlushMode
 ) -> None:
-    OrderedLives(tmp_path / "store", seed).live(2 * STEPS)
-    assert_clean(tmp_path / "store")
+    for each in [seed, *(random.randrange(1 << 30) for _ in range(scale.pick(ci=0, full=50)))]:
+        root = tmp_path / f"seed-{each}"
+        OrderedLives(root, each, mode).live(2 * ORDERED_STEPS)
+        assert_clean(root)

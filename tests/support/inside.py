@@ -355,6 +355,12 @@ def save_pops(store: Store) -> None:
     store.pop_service._save()
 
 
+def wake_services(store: Store) -> None:
+    """Have what delivers timers and brings popped messages back look at the clock, which was advanced."""
+    delay_service(store)._wake_up.notify()
+    store.pop_service._wake_up.notify()
+
+
 def pop_saves_nothing(store: Store) -> None:
     """As when the process is killed: closing writes no offsets and order infos of pops."""
     store.pop_service._save = lambda: None  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flightlog import FlushMode, Message, PopHandle, StoreSettings
+from flightlog import FlushMode, Message, PopHandle, Store, StoreSettings
 from flightlog.consume.pop.pop_errors import ExpiredHandleError
 from flightlog.testing.power_disk import PowerDisk
 from flightlog.tests.support import inside
@@ -140,7 +140,7 @@ class PoppedLives:
         """End the life between two steps of a call, by kill or power cut."""
         call = self.dice.choice((self.receive, self.ack, self.change, self.pass_time))
         before = {number: (fate.handle, fate.is_acked) for number, fate in self.fates.items()}
-        with self._crashing(self.dice.randrange(6)) as has_crashed, suppress(Crashed):
+        with crashing(self.popped.store, self.dice.randrange(6)) as has_crashed, suppress(Crashed):
             call()
         if has_crashed():
             self._forget(call, before)
@@ -157,39 +157,6 @@ class PoppedLives:
                 fate.may_repeat = fate.may_repeat or fate.may_be_acked
             elif call == self.change and not fate.is_acked:
                 fate.may_repeat = True
-
-    @contextmanager
-    def _crashing(self, steps: int) -> Iterator[Callable[[], bool]]:
-        """After so many writes of the store or of offsets the next one ends the life."""
-        engine = inside.engine(self.popped.store)
-        left = [steps]
-
-        def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **options: Any) -> Any:
-                if left[0] <= 0:
-                    left[0] = -1
-                    raise Crashed
-                left[0] -= 1
-                return function(*arguments, **options)
-
-            return call
-
-        putter = engine.putter
-        put, park = counted(engine.put), counted(putter.park_many)
-        changed: list[tuple[Any, str, Callable[..., Any]]] = [
-            (engine, "put", put),
-            (engine, "put_many", lambda messages: [put(message) for message in messages]),
-            (putter, "park_many", lambda messages: [result for message in messages for result in park([message])]),
-            (engine.offsets, "save", counted(engine.offsets.save)),
-            (engine.offsets, "set", counted(engine.offsets.set)),
-        ]
-        for owner, name, value in changed:
-            setattr(owner, name, value)
-        try:
-            yield lambda: left[0] < 0
-        finally:
-            for owner, name, _ in changed:
-                delattr(owner, name)
 
     # -- what must be so in the end
 
@@ -209,3 +176,37 @@ class PoppedLives:
         wrong = [number for number in once if self.fates[number].is_acked]
         assert not wrong, f"acknowledged, and come: {wrong}"
         self.popped.store.close()
+
+
+@contextmanager
+def crashing(store: Store, steps: int) -> Iterator[Callable[[], bool]]:
+    """After so many writes of the store or of offsets the next one ends the life."""
+    engine = inside.engine(store)
+    left = [steps]
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if left[0] <= 0:
+                left[0] = -1
+                raise Crashed
+            left[0] -= 1
+            return function(*arguments, **options)
+
+        return call
+
+    putter = engine.putter
+    put, park = counted(engine.put), counted(putter.park_many)
+    changed: list[tuple[Any, str, Callable[..., Any]]] = [
+        (engine, "put", put),
+        (engine, "put_many", lambda messages: [put(message) for message in messages]),
+        (putter, "park_many", lambda messages: [result for message in messages for result in park([message])]),
+        (engine.offsets, "save", counted(engine.offsets.save)),
+        (engine.offsets, "set", counted(engine.offsets.set)),
+    ]
+    for owner, name, value in changed:
+        setattr(owner, name, value)
+    try:
+        yield lambda: left[0] < 0
+    finally:
+        for owner, name, _ in changed:
+            delattr(owner, name)
