@@ -172,7 +172,7 @@ class GroupAdmin:
     def _set(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         with self._without_joins():
             for coordinator, consumed in self._readers.items():
-                if coordinator.is_balancing(group):
+                if coordinator.has_group(group):
                     coordinator.reset_offsets(consumed, group, topic, offsets)
                     for queue_id in offsets:
                         with self._pop.moving(group, (topic, queue_id)):

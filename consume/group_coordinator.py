@@ -193,6 +193,11 @@ class GroupCoordinator:
         consumers = self._groups.get(group)
         return consumers is not None and any(slot.is_alive for slot in tuple(consumers.slots))
 
+    def has_group(self, group: str) -> bool:
+        """Whether the group has a member here, or one that has ended and was not taken out yet: then a round may still
+        begin in a queue for it. Takes no lock, as `is_balancing`."""
+        return group in self._groups
+
     # -- members
 
     def subscribe(

@@ -168,20 +168,24 @@ class Suspects:
         first = messages[0]
         *_, last = takewhile(lambda message: message.attempt == first.attempt, messages)
         places = first.message.physical_offset, last.message.physical_offset, last.queue_offset + 1
-        self._note_failed(first.queue, FailedAttempts(*places, first.attempt))
+        queue, store = first.queue, self._stores().get(first.queue.broker_name)
+        if store is not None:
+            failed = FailedAttempts(*places, first.attempt)
+            store.starts.note_failed(self._group, queue.topic, queue.queue_id, failed)
 
     def end_failed(self, queue: MessageQueue, commit_offset: int) -> None:
         """All below this queue offset is done."""
-        failed = self._failed(queue)
-        if failed is not None and commit_offset >= failed.end:
-            self._note_failed(queue, None)
+        store = self._stores().get(queue.broker_name)
+        if store is not None:
+            store.starts.end_failed(self._group, queue.topic, queue.queue_id, commit_offset)
 
     def count_failed(self, message: ReceivedMessage) -> None:
         """This message of an ordered queue is about to be handed out: perhaps other members had it before, or another
         process."""
-        failed = self._failed(message.queue)
+        queue, store = message.queue, self._stores().get(message.queue.broker_name)
+        failed = None if store is None else store.starts.failed(self._group, queue.topic, queue.queue_id)
         if failed is not None:
-            message.attempt = max(message.attempt, failed.of(message.message.physical_offset))
+            message.attempt = max(message.attempt, failed.of(message.message))
 
     def knows_copies(self, queue: MessageQueue) -> bool:
         """Whether a message may have been sent back before a process died, and come again."""
@@ -230,15 +234,6 @@ class Suspects:
         """What was read of the queue is about to be handed out."""
         start = self._starts.get(queue, EMPTY)
         self._note(queue, Start(has.commit_offset, max(has.position, start.end), start.suspect, start.attempt))
-
-    def _failed(self, queue: MessageQueue) -> FailedAttempts | None:
-        store = self._stores().get(queue.broker_name)
-        return None if store is None else store.starts.failed(self._group, queue.topic, queue.queue_id)
-
-    def _note_failed(self, queue: MessageQueue, failed: FailedAttempts | None) -> None:
-        store = self._stores().get(queue.broker_name)
-        if store is not None:
-            store.starts.note_failed(self._group, queue.topic, queue.queue_id, failed)
 
     def _note(self, queue: MessageQueue, start: Start, *, sync: bool = False) -> None:
         store = self._stores().get(queue.broker_name)

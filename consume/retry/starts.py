@@ -31,12 +31,14 @@ import logging
 import struct
 import threading
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from ...store.disk.disk import Disk, DiskFile
 from ...store.errors import DiskError
 from ...store.state.progress import FLIGHTLOG_FOLDER
+from ...store.stored_message import StoredMessage
 
 log = logging.getLogger("flightlog.consume")
 
@@ -49,7 +51,7 @@ NO_SUSPECT = -1
 NO_QUEUE = -2
 LOOKED_FROM = "looked from"
 """In the place of a topic."""
-FAILED = "failed"
+FAILED = "failed\n"
 """Before a topic: of its queue's failed attempt."""
 POSITION = -1
 """In the place of an attempt; below it, failed attempts: -1 - n."""
@@ -77,9 +79,10 @@ class FailedAttempts(NamedTuple):
     """The queue offset behind the last."""
     attempts: int
 
-    def of(self, physical_offset: int) -> int:
-        """How many at this message of the queue."""
-        return self.attempts if self.first <= physical_offset <= self.last else 0
+    def of(self, message: StoredMessage) -> int:
+        """How many at this message of the queue. Those of an inner batch have one physical offset."""
+        is_one = self.first <= message.physical_offset <= self.last and message.queue_offset < self.end
+        return self.attempts if is_one else 0
 
 
 class Starts:
@@ -87,7 +90,7 @@ class Starts:
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk, self._path = disk, root / FLIGHTLOG_FOLDER / STARTS_FILE
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._slots: dict[bytes, int] = {}
         self._count = 0
         """Slots in the file."""
@@ -151,21 +154,33 @@ class Starts:
         """What an ordered queue waits for; None: for nothing that has failed."""
         return self._failed.get(_key(group, FAILED + topic, queue_id)) if self._failed else None
 
-    def note_failed(self, group: str, topic: str, queue_id: int, failed: FailedAttempts | None) -> None:
-        """As `note`, durable; None: they are done."""
+    def note_failed(self, group: str, topic: str, queue_id: int, failed: FailedAttempts) -> None:
+        """As `note`; durable."""
         key = _key(group, FAILED + topic, queue_id)
-        if failed is None:
-            if self._failed.pop(key, None) is not None:
-                self._write(key, EMPTY, sync=False)
-            return
-        self._failed[key] = failed
-        self._write(key, Start(failed.last, failed.end, failed.first, POSITION - failed.attempts), sync=True)
+        with self._lock:
+            self._failed[key] = failed
+            self._write(key, Start(failed.last, failed.end, failed.first, POSITION - failed.attempts), sync=True)
+
+    def end_failed(self, group: str, topic: str, queue_id: int, commit_offset: int) -> None:
+        """All of the queue below this offset is done."""
+        if self._failed:
+            of_queue = _key(group, FAILED + topic, queue_id)
+            self._forget_failed(lambda key, failed: key == of_queue and failed.end <= commit_offset)
 
     def forget_failed(self, group: str) -> None:
         """The group was told to go on elsewhere: it begins to count again."""
-        for key in [key for key in self._failed if key.startswith(_hash(group, GROUP_SIZE))]:
-            del self._failed[key]
-            self._write(key, EMPTY, sync=False)
+        of_group = _hash(group, GROUP_SIZE)
+        self._forget_failed(lambda key, _: key.startswith(of_group))
+
+    def forget_lost(self, log_end: int) -> None:
+        """The log ends here: other messages will take the place of what a power cut took."""
+        self._forget_failed(lambda _, failed: failed.last >= log_end)
+
+    def _forget_failed(self, is_over: Callable[[bytes, FailedAttempts], bool]) -> None:
+        with self._lock:
+            for key in [key for key, failed in self._failed.items() if is_over(key, failed)]:
+                del self._failed[key]
+                self._write(key, EMPTY, sync=False)
 
     def crash_end(self) -> int:
         """Where the log ended at the last crash; 0: there was none."""

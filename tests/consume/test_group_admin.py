@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,10 @@ from flightlog import (
     Subscription,
     TopicNotFoundError,
 )
+from flightlog.consume.deliver import subscription
+from flightlog.consume.group.initial_offset import start_offset
 from flightlog.testing.clock import ManualClock
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 
 START_MS = 1_700_000_000_000
 QUEUES = range(4)
@@ -323,6 +326,34 @@ def test_members_that_come_and_go_do_not_undo_a_reset(store: Store) -> None:
     assert not failures
     assert store.group_offsets("billing", "orders") == dict.fromkeys(QUEUES, 10)
     assert store.lag("billing") == {("orders", queue_id): 0 for queue_id in QUEUES}
+
+
+def test_a_round_for_a_member_that_has_ended_does_not_undo_a_reset(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has found where to begin in a new queue before the reset, and says so after it."""
+    has_begun, may_go_on = threading.Event(), threading.Event()
+
+    def slow(*values: Any) -> int:
+        has_begun.set()
+        assert may_go_on.wait(process.LIMIT_S)
+        return start_offset(*values)
+
+    member = store.subscribe("orders", "billing")
+    monkeypatch.setattr(subscription, "start_offset", slow)
+    store.put(Message("orders", b"new", queue_id=4))
+    a_round = threading.Thread(target=inside.rebalance, args=(store, "billing"))
+    a_round.start()
+    assert has_begun.wait(process.LIMIT_S)
+    monkeypatch.setattr(member, "_leave", lambda _: None)  # which comes later
+    member.close()
+    reset = threading.Thread(target=store.reset_offset, args=("billing", "orders", "last"))
+    reset.start()
+    reset.join(0.3)  # it waits for the round, so that it cannot come first
+    may_go_on.set()
+    for thread in (a_round, reset):
+        thread.join(process.LIMIT_S)
+    assert store.group_offsets("billing", "orders") == {**dict.fromkeys(QUEUES, 10), 4: 1}
 
 
 def test_a_group_that_receives_goes_on_where_it_is_reset_to(store: Store) -> None:

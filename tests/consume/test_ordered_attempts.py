@@ -26,7 +26,7 @@ class Lives:
 
     def __init__(self, root: Path, mode: FlushMode) -> None:
         self.root, self.disk, self.clock = root, PowerDisk(root), ManualClock(1_700_000_000_000)
-        self._settings = StoreSettings.small(flush_mode=mode)
+        self._settings = StoreSettings.small(flush_mode=mode, flush_interval_ms=3_600_000)
         self.store = self.opened()
 
     def opened(self) -> Store:
@@ -137,3 +137,24 @@ def test_a_group_that_is_told_to_go_on_elsewhere_begins_to_count_again(
     lives.end("close")
     [message] = lives.subscribe(start=flightlog.StartFrom.FIRST).poll(1)
     assert (message.body, message.attempt) == (b"0", 1)
+
+
+def test_attempts_at_what_a_power_cut_took_count_for_no_other_message(lives: Lives) -> None:
+    lives.store.put(Message("bills", b"lost", queue_id=0))
+    with lives.store.subscribe("bills", "g2", ordered=True, idle_s=0) as member:
+        [message] = member.poll(1)
+        assert message.send_back()
+    lives.end("cut")
+    lives.store.put(Message("bills", b"next", queue_id=0))
+    [message] = lives.store.subscribe("bills", "g2", ordered=True, idle_s=0).poll(1)
+    assert (message.body, message.attempt) in [(b"next", 1), (b"lost", 2)]
+
+
+def test_of_an_inner_batch_those_count_that_failed(lives: Lives) -> None:
+    lives.store.put_batch(Message("batches", b"%d" % number) for number in range(3))
+    with lives.store.subscribe("batches", "g3", ordered=True, idle_s=0) as member:
+        first, second = member.poll(2)
+        assert first.ack() and second.send_back()
+        lives.rest()
+        found = [(message.body, message.attempt, message.ack()) for _ in range(2) for message in member.poll(1)]
+    assert found == [(b"1", 2, True), (b"2", 1, True)]

@@ -354,12 +354,15 @@ def test_the_file_of_starts(tmp_path: Path) -> None:
     starts = loaded()
     assert starts.left("g", "t", 0) and starts.left("g", "t", 1) is None, "a damaged slot has nothing to say"
     failed = FailedAttempts(500, 700, 3, 2)
-    starts.note_failed("g", "t", 0, failed)
-    starts.note_failed("h", "t", 0, failed)
+    for group, topic in (("g", "t"), ("h", "t"), ("h", "lost")):
+        starts.note_failed(group, topic, 0, failed if topic == "t" else failed._replace(last=800))
     starts = loaded()
     assert starts.failed("g", "t", 0) == starts.failed("h", "t", 0) == failed and starts.failed("g", "t", 1) is None
-    assert [failed.of(at) for at in (499, 500, 600, 700, 701)] == [0, 2, 2, 2, 0]
-    starts.note_failed("g", "t", 0, None)
+    starts.forget_lost(701)
+    assert starts.failed("h", "lost", 0) is None and starts.failed("h", "t", 0) == failed
+    starts.end_failed("g", "t", 0, 2)
+    assert starts.failed("g", "t", 0) == failed, "some of them are not done"
+    starts.end_failed("g", "t", 0, 3)
     assert starts.failed("g", "t", 0) is None and loaded().failed("g", "t", 0) is None
     starts.forget_failed("h")
     assert starts.failed("h", "t", 0) is None and loaded().failed("h", "t", 0) is None

@@ -257,9 +257,9 @@ class Receivers:
             self._idle += 1
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._has_more(finds) or self._are_all_idle)
-            self._idle -= 1  # so that no other thread finds all of them idle
-            if self._has_more(finds):
+            if self._finds != finds:
                 return
+            self._idle -= 1  # so that no other thread finds all of them idle
         while not self._life.is_over.is_set():
             self._life.leap()
             if self._receive(WAIT_S, self._wake_idle):
@@ -279,6 +279,7 @@ class Receivers:
         with self._changed:
             if self._idle:
                 self._finds += 1
+                self._idle = 0  # who is woken is not idle any more, before it runs
                 self._changed.notify_all()
 
 
