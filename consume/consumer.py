@@ -58,7 +58,7 @@ class Consumer:
     stored among the group's dead letters (`store.dead_letters`), and `on_dead_letter` is called with it; by default
     that is logged. The same happens to a message that the listener has had for longer than `consume_timeout_s` (15
     minutes; None: no limit). With `back_off` failed messages stay with this member instead, for less time, and their
-    attempts end with it.
+    attempts end with it; those of an `ordered` one do not.
 
     A listener may be a coroutine function. Its coroutines run in one event loop, `threads` at once: in a thread of its
     own, or with `async with` in the loop that runs there. `async with` also closes without blocking that loop.

@@ -88,8 +88,7 @@ class Store(native.OrdinaryPut):
             self._group_table.load()
             self.pop_service = PopService(store, self._group_table, owners, store.settings.broker_name)
             self.pop_service.recover()
-            self._starts = Starts.loaded(store.disk, store.path)
-            self._starts.forget_lost(store.log_end())
+            self._starts = Starts.loaded(store.disk, store.path, store.log_end())
             self._sent_back = SentBack(store, self._starts)
             undo.pop_all()
         self._put_fast_path = store.put_fast_path  # of `put`, without a frame of Python

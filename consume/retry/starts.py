@@ -106,10 +106,11 @@ class Starts:
         """Whether this process has made the name of the file durable."""
 
     @classmethod
-    def loaded(cls, disk: Disk, root: Path) -> Self:
-        """With what was left. Raises DiskError."""
+    def loaded(cls, disk: Disk, root: Path, log_end: int) -> Self:
+        """With what was left, of a store whose log ends there. Raises DiskError."""
         starts = cls(disk, root)
         starts.load()
+        starts.forget_lost(log_end)
         return starts
 
     def load(self) -> None:
