@@ -38,6 +38,7 @@ class OrderInfo:
     delivered: Mapping[int, int] = field(default_factory=dict)
     attempt_id: str | None = None
     last_ms: int = 0
+    """What the clock said at the pop. `pop_time_ms` may be ahead of it: it differs from that of every earlier pop."""
     uncounted: frozenset[int] = frozenset()
     """Offsets whose deliveries by this pop count no attempt."""
 
@@ -55,6 +56,11 @@ class OrderInfo:
     def next_offset(self) -> int:
         """Where the group goes on."""
         return next(iter(self.waiting), self.offsets[-1] + 1 if self.offsets else 0)
+
+    @property
+    def popped_ms(self) -> int:
+        """Nothing that was done about the messages of this pop has an earlier time."""
+        return min(self.pop_time_ms, self.last_ms)
 
     @property
     def blocked_until_ms(self) -> int:
@@ -77,7 +83,7 @@ class OrderInfo:
         return replace(self, visible_ms={**self.visible_ms, offset: until_ms}, uncounted=uncounted)
 
     def popped_again(
-        self, handed_out: Iterable[int], pop_time_ms: int, invisible_ms: int, attempt_id: str | None
+        self, handed_out: Iterable[int], pop_time_ms: int, invisible_ms: int, attempt_id: str | None, last_ms: int
     ) -> OrderInfo:
         """These messages are handed out once more, and the others wait for their turn. A receive with the attempt id of
         the last one takes its place: it counts no attempt."""
@@ -96,7 +102,7 @@ class OrderInfo:
             {offset: NOT_HANDED_OUT for offset in self.waiting if offset not in handed},
             {offset: count for offset, count in delivered.items() if count},
             attempt_id,
-            pop_time_ms,
+            last_ms,
         )
 
     def cleared(self) -> OrderInfo:

@@ -23,6 +23,7 @@ from threading import Lock
 
 from ...engine.message_store import MessageStore
 from ...engine.services.wake_up import Notifiable
+from ...store.errors import CorruptRecordError
 from ...store.queue_offsets import QueueKey
 from ...store.results import PutStatus
 from ...store.stored_message import StoredMessage
@@ -76,13 +77,16 @@ class OrderedPop:
                 return []
             info, first = self._without_dead(request, queue, info)
             pop_time_ms = max(now_ms, info.pop_time_ms + 1)  # handles of different pops differ
-            times = pop_time_ms, request.invisible_ms, request.attempt_id
             if first is not None:
+                info = self._without_given_up(request.group, queue, info)
                 messages = [first]
                 if self.was_popped_by(request, queue):
                     behind = (self._read(queue, offset) for offset in info.handed_out[1:room])
                     messages += [message for message in behind if message is not None]
-                info = info.popped_again((message.queue_offset for message in messages), *times)
+                info = info.popped_again(
+                    (message.queue_offset for message in messages),
+                    *(pop_time_ms, request.invisible_ms, request.attempt_id, now_ms),
+                )
                 start = first.queue_offset
             else:
                 start, found = next_messages(self._store, request, queue, room)
@@ -90,7 +94,11 @@ class OrderedPop:
                 if not messages:
                     return []
                 offsets = tuple(message.queue_offset for message in messages)
-                info = OrderInfo(*times[:2], offsets, attempt_id=request.attempt_id, last_ms=pop_time_ms)
+                info = OrderInfo(
+                    *(pop_time_ms, request.invisible_ms, offsets),
+                    attempt_id=request.attempt_id,
+                    last_ms=now_ms,
+                )
             self._table.set(request.group, queue, info, start)
         return [self._handed_out(request, queue, info, start, message) for message in messages]
 
@@ -111,7 +119,7 @@ class OrderedPop:
             offset = info.waiting[0]
             message = self._read(queue, offset)
             if message is not None:
-                deliveries, popped_ms = info.deliveries(offset) + message.reconsume_times, info.pop_time_ms
+                deliveries, popped_ms = info.deliveries(offset) + message.reconsume_times, info.popped_ms
                 if not is_repeat and deliveries >= request.max_attempts:
                     origin = replace(message, topic=request.topic)
                     self._letters.put(request.group, origin, deliveries, popped_ms)
@@ -120,6 +128,24 @@ class OrderedPop:
             info = info.with_acked([offset])
             self._table.set(request.group, queue, info, info.next_offset)
         return info, None
+
+    def _without_given_up(self, group: str, queue: QueueKey, info: OrderInfo) -> OrderInfo:
+        """Pass over messages behind the first one that were given up by a process that ended before it was recorded.
+        The next pop has a later time: from then on their dead letters would be of an earlier one."""
+        for offset in info.waiting[1:] if self._letters.has_any(group) else ():
+            try:
+                message = self._read(queue, offset)
+            except CorruptRecordError:  # which is raised once this message is the first one
+                continue
+            if message is not None and self._letters.has(group, message, info.popped_ms):
+                info = info.with_acked([offset])
+        return info
+
+    def popped_ms(self, words: HandleWords) -> int:
+        """When the message of this handle was popped, by the clock."""
+        info = self._table.get(words.key.group, (words.key.topic, words.key.queue_id))
+        pop_time_ms = words.key.pop_time_ms
+        return info.popped_ms if info is not None and info.pop_time_ms == pop_time_ms else pop_time_ms
 
     def _read(self, queue: QueueKey, offset: int) -> StoredMessage | None:
         """None if retention removed it."""

@@ -436,7 +436,8 @@ class PopService:
         if words.expires_ms <= now_ms:
             raise ExpiredHandleError([handle], words.expires_ms, now_ms)
         origin = replace(self._message_of(handle), topic=handle.topic)
-        self._letters.put(words.key.group, origin, attempt, words.key.pop_time_ms)
+        popped_ms = self._ordered.popped_ms(words) if words.is_ordered else words.key.pop_time_ms
+        self._letters.put(words.key.group, origin, attempt, popped_ms)
         return self.ack(handle)
 
     def _message_of(self, handle: PopHandle) -> StoredMessage:

@@ -39,10 +39,14 @@ class DeadLetters:
         self._store = store
         self._groups: dict[str, _Group] = {}
 
+    def has_any(self, group: str) -> bool:
+        """Whether the group ever had dead letters."""
+        return self._store.topic(dead_letter_topic(group)) is not None
+
     def has(self, group: str, message: StoredMessage, popped_ms: int) -> bool:
         """Whether the message, as it was read from the queue that it was popped from at this time, is one. Raises as
         `read`."""
-        if self._store.topic(dead_letter_topic(group)) is None:
+        if not self.has_any(group):
             return False
         of_group = self._group(group)
         with of_group.lock:

@@ -153,3 +153,45 @@ def test_a_message_is_forwarded_once_however_often_that_is_asked(tmp_path: Path)
         popped.store.pop_service.forward_to_dead_letters(received.handle, 1)
     assert len(list(popped.store.dead_letters("g"))) == 1
     popped.store.close()
+
+
+def test_what_was_given_up_behind_another_message_does_not_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends between dead letter and acknowledgement, and the queue is popped again for the message before:
+    that is a later pop than the one that the dead letter belongs to."""
+    popped = PoppedStore(tmp_path / "store")
+    popped.store.update_group("g", is_ordered=True)
+    popped.put(1, 2, 3)
+    _, second, _ = popped.receive(invisible_ms=INVISIBLE_MS)
+
+    def dies(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(popped.store.pop_service, "ack", dies)
+        with pytest.raises(Died):
+            popped.store.pop_service.forward_to_dead_letters(second.handle, 1)
+    popped.reopen(killed=True)
+    came = []
+    for _ in range(4):
+        popped.pass_time(AGAIN_MS)
+        for each in popped.receive(invisible_ms=INVISIBLE_MS):
+            came.append(int(each.body))
+            popped.store.ack(each.handle)
+    assert came == [1, 3] and [letter.body for letter in popped.store.dead_letters("g")] == [b"2"]
+    popped.store.close()
+
+
+def test_pops_of_one_millisecond_make_no_message_a_dead_letter_twice(tmp_path: Path) -> None:
+    """The second one has a time that is ahead of the clock, and so of its dead letter."""
+    popped = PoppedStore(tmp_path / "store")
+    popped.store.update_group("g", is_ordered=True)
+    popped.put(1, 2)
+    [first] = popped.receive(1)
+    popped.store.ack(first.handle)
+    [second] = popped.receive(1)
+    for _ in range(2):
+        popped.store.pop_service.forward_to_dead_letters(second.handle, 1)
+    assert [letter.body for letter in popped.store.dead_letters("g")] == [b"2"]
+    popped.store.close()

@@ -53,7 +53,9 @@ class OrderedFate:
     may_be_acked: bool = False
     """A crash came in the middle of its ack."""
     is_dead: bool = False
-    """Its dead letter was seen."""
+    """Its dead letter was seen, or it was given up."""
+    may_be_dead: bool = False
+    """A crash came in the middle of its giving up."""
 
 
 Fates = dict[int, OrderedFate]
@@ -112,8 +114,8 @@ class OrderedLives:
 
     def live(self, steps: int) -> None:
         actions = (
-            *(*[self.put] * 3, *[self.receive] * 6, *[self.ack] * 5, *[self.change] * 2, self.ack_stray),
-            *(*[self.pass_time] * 3, self.save, self.flush),
+            *(*[self.put] * 3, *[self.receive] * 6, *[self.ack] * 5, *[self.change] * 2),
+            *(self.give_up, self.ack_stray, *[self.pass_time] * 3, self.save, self.flush),
             *(self.close, self.kill, self.cut, *[self.crash] * 3),
         )
         for _ in range(steps):
@@ -207,9 +209,9 @@ class OrderedLives:
             if fate.is_dead:
                 assert number in letters, f"the dead letter of {number} is gone"
             elif number in letters:
-                assert not fate.is_acked, f"{number} is a dead letter though it was acknowledged"
-                assert fate.attempts >= MAX_ATTEMPTS, f"{number} is a dead letter too early: {fate}"
-                assert now_ms >= fate.invisible_until_ms, f"{number} is a dead letter while it is invisible"
+                assert not fate.is_acked or fate.may_be_dead, f"{number} is a dead letter though it was acknowledged"
+                is_due = fate.attempts >= MAX_ATTEMPTS and now_ms >= fate.invisible_until_ms
+                assert is_due or fate.may_be_dead, f"{number} is a dead letter too early: {fate}"
                 fate.is_dead = True
 
     def _held(self) -> Iterator[tuple[int, OrderedFate, PopHandle]]:
@@ -217,7 +219,7 @@ class OrderedLives:
         return (
             (number, fate, fate.handle)
             for number, fate in self.fates.items()
-            if fate.handle is not None and not fate.is_acked
+            if fate.handle is not None and not fate.is_acked and not fate.is_dead
         )
 
     def ack(self) -> None:
@@ -252,11 +254,23 @@ class OrderedLives:
         try:
             fate.handle = self.popped.store.change_invisible(handle, invisible_ms)
         except ExpiredHandleError:
-            assert fate.may_be_acked or fate.invisible_until_ms <= now_ms, f"{number} is refused in its time"
+            is_known = not (fate.may_be_acked or fate.may_be_dead)
+            assert not is_known or fate.invisible_until_ms <= now_ms, f"{number} is refused in its time"
             fate.handle = None
         else:
             fate.invisible_until_ms = words_of(fate.handle)[0].expires_ms
         self._note()
+
+    def give_up(self) -> None:
+        """As a client of the server does that has no use for a message."""
+        now_ms = self.popped.clock.at_ms
+        held = [each for each in self._held() if each[1].invisible_until_ms > now_ms and not each[1].may_be_acked]
+        if held:
+            number, fate, handle = self.dice.choice(held)
+            self.call = Call("give up", (number,))
+            self.popped.store.pop_service.forward_to_dead_letters(handle, fate.attempts)
+            fate.is_dead = True
+            self._note()
 
     def ack_stray(self) -> None:
         """Without effect, however it is answered."""
@@ -303,9 +317,8 @@ class OrderedLives:
 
     def crash(self) -> None:
         """End the life between two steps of a call, or at a change of the disk in its middle, by kill or power cut."""
-        call = self.dice.choice(
-            (self.put, *[self.receive] * 3, self.ack, self.ack, self.change, *[self.save] * 2, self.flush, self._close)
-        )
+        calls = self.put, *[self.receive] * 3, self.ack, self.ack, self.change, self.give_up, self.save
+        call = self.dice.choice((*calls, self.flush, self._close))
         count, durable_end = len(self.past), self.durable_end
         has_died = self._dies_between_steps(call) if self.dice.random() < 0.4 else self._dies_at_the_disk(call)
         if has_died:
@@ -378,6 +391,8 @@ class OrderedLives:
                     fate.handle, fate.invisible_until_ms = None, 0
             elif call.name == "ack" and number in call.numbers:
                 fate.may_be_acked = fate.may_be_acked or not is_acked
+            elif call.name == "give up" and number in call.numbers:
+                fate.may_be_dead = True
             elif call.name == "change" and number in call.numbers:
                 fate.handle = None
                 fate.invisible_until_ms = min(fate.invisible_until_ms, call.invisible_until_ms)
