@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import shutil
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
+from flightlog.serve.http2 import own_certificate
 from flightlog.serve.http2.certificates import development_tls
 from flightlog.serve.http2.own_certificate import OwnCertificate
 from flightlog.serve.program import ServeOptions, run
@@ -68,6 +70,43 @@ def test_a_renewed_certificate_counts_and_a_wrong_one_does_not(
         assert is_trusted(served.port, tmp_path / "new" / "ca.pem")
         told = [record.levelname for record in caplog.records if "certificate" in record.message]
         assert told == ["INFO", "ERROR", "ERROR"]
+    finally:
+        served.stop()
+    assert_clean(served.path)
+
+
+def test_a_client_that_comes_while_the_certificate_is_read_is_served(
+    tmp_path: Path, assert_clean: AssertClean, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL sets the certificate, and then its key: a context that clients use has no key in between."""
+    pems = {name: pem_of(tmp_path / name) for name in ("old", "new", "third")}
+    shown = tmp_path / "shown.pem"
+    came: list[bool] = []
+    served: ServedStore | None = None
+    shutil.copy(pems["old"], shown)
+
+    class InTheMiddle(ssl.SSLContext):
+        def load_cert_chain(self, *files: Any, **options: Any) -> None:
+            with contextlib.suppress(ssl.SSLError):
+                super().load_cert_chain(pems["new"], pems["third"])
+            if served is not None:
+                came.append(is_trusted(served.port, tmp_path / "old" / "ca.pem"))
+            super().load_cert_chain(*files, **options)
+
+    def context_of(protocol: str) -> ssl.SSLContext:
+        context = InTheMiddle(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols([protocol])
+        return context
+
+    monkeypatch.setattr(own_certificate, "server_context", context_of)
+    certificate = OwnCertificate(shown, None)
+    served = ServedStore(tmp_path / "store", SETTINGS, certificate.context)
+    served.start()
+    try:
+        shutil.copy(pems["new"], shown)
+        certificate.refresh()
+        assert came and all(came)
+        assert is_trusted(served.port, tmp_path / "new" / "ca.pem")
     finally:
         served.stop()
     assert_clean(served.path)
