@@ -8,8 +8,8 @@
 - `kernel`: the test runs once over the C kernel and once over its pure reference.
 - Helpers are modules in tests/support/, imported as `flightlog.tests.support`; some are programs, run as children.
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
-- Random tests repeat themselves, unless `--full` or FLIGHTLOG_RANDOM=1 asks for new seeds. The stores that RocketMQ
-  writes for tests/interop are new ones in every run. Both seeds stand in the header of a run.
+- Random tests repeat themselves, unless `--full` or FLIGHTLOG_RANDOM=1 asks for new seeds. The
+  seed stands in the header of a run.
 - `make test` leaves out the tests marked `ci`, which take long; `make test-long` runs them. CI runs both.
 - Several processes may run the tests (`-n 2 --dist loadgroup --no-loadscope-reorder`): a file stays in one of them, but
   for its `ci` tests, and so do all tests that use one of the expensive fixtures in `SHARED`. What takes longest is
@@ -51,9 +51,8 @@ SHARED = ("spark", "asked")
 """Fixtures of a session that take long: what uses them runs in one process."""
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Spark's drivers take half as much CPU where no query runs long enough to be compiled for speed."""
-SEED, INTEROP_SEED = "FLIGHTLOG_SEED", "FLIGHTLOG_INTEROP_SEED"
-"""Environment variables that hold the seeds of a run, so that all its processes have the same; set, they repeat it."""
-os.environ.setdefault(INTEROP_SEED, str(random.SystemRandom().randrange(1 << 31)))  # before modules are made from it
+SEED = "FLIGHTLOG_SEED"
+"""The environment variable that holds the seed of a run: all its processes have the same. Set, it repeats the run."""
 
 hypothesis.settings.register_profile("new", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("repeats", deadline=None, print_blob=True, derandomize=True, database=None)
@@ -117,7 +116,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     sizes = "full" if _is_full(config) else "ci"
     return [
         f"sizes: {sizes}; golden stores: {GOLDEN}; {'CI: a skip is a failure' if ON_CI else 'skips allowed'}",
-        "seeds: " + " ".join(f"{name}={os.environ[name]}" for name in (SEED, INTEROP_SEED)),
+        f"seed: {SEED}={os.environ[SEED]}",
     ]
 
 

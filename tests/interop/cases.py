@@ -1,6 +1,6 @@
 """Stores that RocketMQ wrote, fresh ones and golden ones, and what RocketMQ says when it is asked about copies of them.
 
-Fresh stores come from a new seed in every run; FLIGHTLOG_INTEROP_SEED asks for one again.
+Fresh stores come from the seed of the run, FLIGHTLOG_SEED.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from flightlog.tests.interop.harness import Geometry, Line, QueueName, RocketMq
 
 if TYPE_CHECKING:
     Pairs = list[tuple[Any, Any]]
-
-SEED = int(os.environ["FLIGHTLOG_INTEROP_SEED"])  # of this run; tests/conftest.py draws it
 
 KINDS = ("gets", "absent", "times", "queries", "timed_queries", "estimates", "looks")
 DIFFERENT_KINDS = ("past_the_end", "first_keys")  # where answers may differ
@@ -94,8 +92,12 @@ class Asked:
     pairs: dict[str, Pairs]
 
 
+def run_seed() -> int:
+    return int(os.environ["FLIGHTLOG_SEED"])  # tests/conftest.py chooses it
+
+
 def fresh_case(rocketmq: RocketMq, name: str, folder: Path) -> Case:
-    options = {"seed": SEED % 1_000_000_007, **FRESH[name]}
+    options = {"seed": run_seed() % 1_000_000_007, **FRESH[name]}
     lines = rocketmq.write_store(folder / name, **options)
     if name == "fresh-empty-file":
         (folder / name / "consumequeue" / "full" / "0" / f"{100 * 20:020d}").write_bytes(bytes(50 * 20))

@@ -23,7 +23,7 @@ import pytest
 
 import flightlog
 from flightlog.tests.interop import cases, harness, killing, live
-from flightlog.tests.interop.cases import SEED, Asked
+from flightlog.tests.interop.cases import Asked
 from flightlog.tests.interop.grid import Grid
 from flightlog.tests.interop.harness import Line, RocketMq
 from flightlog.tests.interop.live import LiveRocketMq
@@ -79,8 +79,7 @@ def kill_writer() -> Callable[..., list[Line]]:
 
 @pytest.fixture(scope="session")
 def interop_seed() -> int:
-    """Another one in every run, unless FLIGHTLOG_INTEROP_SEED gives it."""
-    seed: int = SEED
+    seed: int = cases.run_seed()
     return seed
 
 
@@ -90,7 +89,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed and SEEDED & set(getattr(item, "fixturenames", ())):
-        report.sections.append(("seed of this run", f"FLIGHTLOG_INTEROP_SEED={SEED}"))
+        report.sections.append(("seed of this run", f"FLIGHTLOG_SEED={cases.run_seed()}"))
     return report
 
 
@@ -114,7 +113,7 @@ def asked(
     def copy(path: Path, name: str) -> Path:
         return copy_store(path, folder / f"{name}-of-rocketmq")
 
-    make_grid = functools.partial(Grid, seed=cases.SEED, budget=scale.pick(ci=1200, full=20_000))
+    make_grid = functools.partial(Grid, seed=cases.run_seed(), budget=scale.pick(ci=1200, full=20_000))
     answered: dict[str, Asked] = cases.ask(rocketmq, found, make_grid, copy)
     return answered
 
