@@ -170,7 +170,7 @@ class GroupAdmin:
         return offsets
 
     def _set(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        with self._without_joins():
+        with self._without_changes(group):
             for coordinator, consumed in self._readers.items():
                 if coordinator.has_group(group):
                     coordinator.reset_offsets(consumed, group, topic, offsets)
@@ -207,7 +207,7 @@ class GroupAdmin:
         if queue_offset > end:
             expected = f"{end}, where queue {queue_id} of {topic!r} ends, or less"
             raise InvalidArgumentError("queue_offset", queue_offset, expected)
-        with self._without_joins():
+        with self._without_changes(group):
             has = [
                 member.name
                 for member in self._members().get(group, [])
@@ -231,7 +231,7 @@ class GroupAdmin:
         """
         group = check_group(group)
         check_flag("with_topics", with_topics)
-        with self._without_joins():
+        with self._without_changes(group):
             members = [member.name for member in self._members().get(group, [])]
             if members:
                 raise GroupHasMembersError(self._store.path, group, members, "close them first")
@@ -262,8 +262,12 @@ class GroupAdmin:
             raise TopicNotFoundError(self._store.path, topic, "its offsets cannot be set")
 
     @contextmanager
-    def _without_joins(self) -> Iterator[None]:
+    def _without_changes(self, group: str) -> Iterator[None]:
+        """No member joins or leaves, unless it has died, and no round of the group is under way."""
         with ExitStack() as held:
-            for coordinator in sorted(self._readers, key=id):  # one order for all: other stores may share them
+            coordinators = sorted(self._readers, key=id)  # one order for all: other stores may share them
+            for coordinator in coordinators:
                 held.enter_context(coordinator.without_joins())
+            for coordinator in coordinators:
+                held.enter_context(coordinator.between_rounds(group))
             yield

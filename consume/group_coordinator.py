@@ -16,7 +16,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -449,24 +449,28 @@ class GroupCoordinator:
         """No member joins or leaves during the block, unless it has died."""
         return self._lock
 
+    def between_rounds(self, group: str) -> AbstractContextManager[object]:
+        """No round of the group is under way during the block, for members that have ended either. Inside of
+        `without_joins`."""
+        consumers = self._groups.get(group)
+        return nullcontext() if consumers is None else consumers.group.between_rounds()
+
     def members(self) -> list[Subscription]:
         """Of all groups."""
         with self._lock:
             return [member for member in self._subscriptions() if member.is_alive]
 
     def reset_offsets(self, store: ConsumedStore, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Have the group go on at these offsets, by queue id; what its members have in process there is dropped."""
-        with self._lock:
-            consumers = self._groups[group]
-            members = [member for member in self._subscriptions() if member.group == group]
-            with consumers.group.between_rounds():
-                for queue_id, queue_offset in offsets.items():
-                    queue = MessageQueue(topic, store.name, queue_id)
-                    has_moved = [member.reset(queue, queue_offset) for member in members]  # all of them: broadcasting
-                    if not any(has_moved):
-                        store.offsets.set(group, topic, queue_id, queue_offset)
-            for slot in consumers.slots:
-                self._save_local(slot.progress)
+        """Have the group go on at these offsets, by queue id; what its members have in process there is dropped. Inside
+        of `without_joins` and `between_rounds`."""
+        members = [member for member in self._subscriptions() if member.group == group]
+        for queue_id, queue_offset in offsets.items():
+            queue = MessageQueue(topic, store.name, queue_id)
+            has_moved = [member.reset(queue, queue_offset) for member in members]  # all of them: broadcasting
+            if not any(has_moved):
+                store.offsets.set(group, topic, queue_id, queue_offset)
+        for slot in self._groups[group].slots:
+            self._save_local(slot.progress)
 
     def wake(self, group: str) -> None:
         """Have the group's members see its settings, which have changed."""

@@ -96,7 +96,10 @@ FEATURES: Table = {
     "coldDataFlowControlEnable": (ON, "reads of cold data are not slowed down"),
     # what operators see
     "traceTopicEnable": (ON, "messages are not traced"),
-    "metricsExporterType": (_is_not("DISABLE", "0"), "metrics are exported by `flightlog serve --metrics` alone"),
+    "metricsExporterType": (
+        _is_not("DISABLE", "0"),
+        "metrics are those of `flightlog serve --metrics` and `flightlog metrics`",
+    ),
 }
 
 _NAMES = (

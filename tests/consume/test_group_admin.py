@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -328,10 +329,10 @@ def test_members_that_come_and_go_do_not_undo_a_reset(store: Store) -> None:
     assert store.lag("billing") == {("orders", queue_id): 0 for queue_id in QUEUES}
 
 
-def test_a_round_for_a_member_that_has_ended_does_not_undo_a_reset(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+def during_a_round_for_a_member_that_has_ended(
+    store: Store, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]
 ) -> None:
-    """It has found where to begin in a new queue before the reset, and says so after it."""
+    """`call`, while the round has found where to begin in the new queue 4, and has not said so yet."""
     has_begun, may_go_on = threading.Event(), threading.Event()
 
     def slow(*values: Any) -> int:
@@ -347,13 +348,37 @@ def test_a_round_for_a_member_that_has_ended_does_not_undo_a_reset(
     assert has_begun.wait(process.LIMIT_S)
     monkeypatch.setattr(member, "_leave", lambda _: None)  # which comes later
     member.close()
-    reset = threading.Thread(target=store.reset_offset, args=("billing", "orders", "last"))
-    reset.start()
-    reset.join(0.3)  # it waits for the round, so that it cannot come first
-    may_go_on.set()
-    for thread in (a_round, reset):
-        thread.join(process.LIMIT_S)
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(call)
+        wait([called], 0.3)  # it waits for the round, so that it cannot come first
+        may_go_on.set()
+        a_round.join(process.LIMIT_S)
+        called.result(process.LIMIT_S)
+
+
+def test_a_round_for_a_member_that_has_ended_does_not_undo_a_reset(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    during_a_round_for_a_member_that_has_ended(
+        store, monkeypatch, lambda: store.reset_offset("billing", "orders", "last")
+    )
     assert store.group_offsets("billing", "orders") == {**dict.fromkeys(QUEUES, 10), 4: 1}
+
+
+def test_a_round_for_a_member_that_has_ended_does_not_undo_a_commit(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    during_a_round_for_a_member_that_has_ended(
+        store, monkeypatch, lambda: store.commit_offset("billing", "orders", 4, 1)
+    )
+    assert store.group_offsets("billing", "orders")[4] == 1
+
+
+def test_a_round_for_a_member_that_has_ended_does_not_bring_a_deleted_group_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    during_a_round_for_a_member_that_has_ended(store, monkeypatch, lambda: store.delete_group("billing"))
+    assert "billing" not in store.groups() and not store.group_offsets("billing", "orders")
 
 
 def test_a_group_that_receives_goes_on_where_it_is_reset_to(store: Store) -> None:
