@@ -241,8 +241,10 @@ class GroupAdmin:
                 raise GroupNotFoundError(self._store.path, group)
             for topic in topics if with_topics else ():
                 self._delete_topic(topic)
-            self._pop.forget(group=group)
-            self._store.offsets.forget_group(group)
+            offsets = self._store.offsets.by_group().get(group, {})
+            with self._pop.no_pop(group, *((topic, queue_id) for topic in offsets for queue_id in offsets[topic])):
+                self._pop.forget(group=group)
+                self._store.offsets.forget_group(group)
             self._sent_back.forget(group)
             self._store.offsets.save()
             self._table.remove(group)

@@ -253,7 +253,7 @@ class GroupCoordinator:
 
         `on_change` is called with a `flightlog.consume.group.group.Change` (queues kept, added, dropped) after each
         round of sharing out that has given this member queues or taken some, the first one too; by the thread of the
-        round, which waits for it. It should only take note.
+        round, which waits for it: it must not call the store, only take note.
 
         A topic that no store has is waited for, and the group's first member logs a warning that names it; with
         `must_exist` that is a TopicNotFoundError.

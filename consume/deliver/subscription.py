@@ -141,6 +141,8 @@ class Subscription(AsyncSubscription):
             # Told at once: else a restart before the first acknowledgement would begin at what is then the last.
             self.progress.set(queue, offset)
         with self._lock:
+            if not self.is_alive or self._is_out:
+                return  # since the round began: it must commit nothing of the queue any more
             self._has[queue] = ProcessQueue(offset)
             self._turns[queue] = None
             self._suspects.add(queue, offset, is_paused=queue in self._paused)

@@ -60,7 +60,7 @@ class OrderInfo:
     @property
     def popped_ms(self) -> int:
         """Nothing that was done about the messages of this pop has an earlier time."""
-        return min(self.pop_time_ms, self.last_ms)
+        return min(self.pop_time_ms, self.last_ms or self.pop_time_ms)
 
     @property
     def blocked_until_ms(self) -> int:

@@ -132,7 +132,7 @@ class OrderedPop:
     def _without_given_up(self, group: str, queue: QueueKey, info: OrderInfo) -> OrderInfo:
         """Pass over messages behind the first one that were given up by a process that ended before it was recorded.
         The next pop has a later time: from then on their dead letters would be of an earlier one."""
-        for offset in info.waiting[1:] if self._letters.has_any(group) else ():
+        for offset in info.waiting[1:] if self._letters.has_any(group, info.popped_ms) else ():
             try:
                 message = self._read(queue, offset)
             except CorruptRecordError:  # which is raised once this message is the first one
@@ -140,12 +140,6 @@ class OrderedPop:
             if message is not None and self._letters.has(group, message, info.popped_ms):
                 info = info.with_acked([offset])
         return info
-
-    def popped_ms(self, words: HandleWords) -> int:
-        """When the message of this handle was popped, by the clock."""
-        info = self._table.get(words.key.group, (words.key.topic, words.key.queue_id))
-        pop_time_ms = words.key.pop_time_ms
-        return info.popped_ms if info is not None and info.pop_time_ms == pop_time_ms else pop_time_ms
 
     def _read(self, queue: QueueKey, offset: int) -> StoredMessage | None:
         """None if retention removed it."""
@@ -196,6 +190,23 @@ class OrderedPop:
                     statuses.append(self._table.set(group, queue, info, info.next_offset))
             self._notify(group)
         return statuses, expired
+
+    def give_up(self, handle: PopHandle, origin: StoredMessage, attempt: int) -> list[PutStatus]:
+        """See PopService.forward_to_dead_letters. Nobody else receives the message while its dead letter is put."""
+        words, offset = words_of(handle)
+        group, queue = words.key.group, (words.key.topic, words.key.queue_id)
+        with self._lock_of(group, queue):
+            info = self._current(group, queue)
+            now_ms = self._store.clock.now_ms()
+            if not _is_held(info, words, offset, now_ms):
+                if self._is_acked(info, words, offset, now_ms):
+                    return []
+                raise ExpiredHandleError([handle], min(words.expires_ms, now_ms), now_ms)
+            self._letters.put(group, origin, attempt, info.popped_ms)
+            info = info.with_acked([offset])
+            status = self._table.set(group, queue, info, info.next_offset)
+        self._notify(group)
+        return [status]
 
     def change_invisible(
         self, handle: PopHandle, words: HandleWords, offset: int, invisible_ms: int, *, is_counted: bool

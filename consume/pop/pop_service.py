@@ -16,7 +16,7 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -365,9 +365,13 @@ class PopService:
                 self.ack(*(each.handle for each in dead))
         return [each for each in popped if each.attempt <= request.max_attempts]
 
-    def no_pop(self, group: str, queue: QueueKey) -> AbstractContextManager[object]:
-        """The group pops nothing from the queue during the block."""
-        return self._lock_of(group, queue)
+    @contextmanager
+    def no_pop(self, group: str, *queues: QueueKey) -> Iterator[None]:
+        """The group pops nothing from these queues during the block."""
+        with ExitStack() as held:
+            for queue in sorted(queues):  # one order for all
+                held.enter_context(self._lock_of(group, queue))
+            yield
 
     @contextmanager
     def moving(self, group: str, queue: QueueKey) -> Iterator[None]:
@@ -432,12 +436,14 @@ class PopService:
         """
         words_of(checked_handle(handle))
         handle = self.renewals.take(handle)
+        self._start()
         (words, _), now_ms = words_of(handle), self._store.clock.now_ms()
         if words.expires_ms <= now_ms:
             raise ExpiredHandleError([handle], words.expires_ms, now_ms)
         origin = replace(self._message_of(handle), topic=handle.topic)
-        popped_ms = self._ordered.popped_ms(words) if words.is_ordered else words.key.pop_time_ms
-        self._letters.put(words.key.group, origin, attempt, popped_ms)
+        if words.is_ordered:
+            return _status_of(self._ordered.give_up(handle, origin, attempt))
+        self._letters.put(words.key.group, origin, attempt, words.key.pop_time_ms)
         return self.ack(handle)
 
     def _message_of(self, handle: PopHandle) -> StoredMessage:
@@ -490,13 +496,9 @@ class PopService:
         key = old.key._replace(start_offset=offset, pop_time_ms=pop_time_ms)
         new = HandleWords(key, invisible_ms, old.revive_queue_id)
         point = CheckPoint(key, invisible_ms, (offset,), is_uncounted=not is_counted)
-        ack = Ack(old.key, (offset,))
-        self._store.putter.park_many(  # in this order: a crash in between delivers the message twice
-            [
-                check_point_message(point, old.revive_queue_id),
-                ack_message(ack, old.expires_ms, old.revive_queue_id),
-            ]
-        )
+        ack = ack_message(Ack(old.key, (offset,)), old.expires_ms, old.revive_queue_id)
+        # In this order: a crash in between delivers the message twice.
+        self._store.putter.park_many([check_point_message(point, old.revive_queue_id), ack])
         after_ms = self._store.clock.now_ms()
         if old.expires_ms <= after_ms:
             raise ExpiredHandleError([handle], old.expires_ms, after_ms)

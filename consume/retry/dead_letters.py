@@ -39,14 +39,17 @@ class DeadLetters:
         self._store = store
         self._groups: dict[str, _Group] = {}
 
-    def has_any(self, group: str) -> bool:
-        """Whether the group ever had dead letters."""
-        return self._store.topic(dead_letter_topic(group)) is not None
+    def has_any(self, group: str, since_ms: int) -> bool:
+        """Whether the group put one at this time or later."""
+        topic = dead_letter_topic(group)
+        if self._store.topic(topic) is None:
+            return False
+        return self._store.offset_at(topic, 0, since_ms) < self._store.queue_bounds(topic, 0)[1]
 
     def has(self, group: str, message: StoredMessage, popped_ms: int) -> bool:
         """Whether the message, as it was read from the queue that it was popped from at this time, is one. Raises as
         `read`."""
-        if not self.has_any(group):
+        if self._store.topic(dead_letter_topic(group)) is None:
             return False
         of_group = self._group(group)
         with of_group.lock:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from flightlog import (
 )
 from flightlog.consume.deliver import subscription
 from flightlog.consume.group.initial_offset import start_offset
+from flightlog.consume.pop import next_messages, ordered_pop, pop_service
 from flightlog.testing.clock import ManualClock
 from flightlog.tests.support import inside, process
 
@@ -354,6 +356,7 @@ def during_a_round_for_a_member_that_has_ended(
         may_go_on.set()
         a_round.join(process.LIMIT_S)
         called.result(process.LIMIT_S)
+    member.close()  # once more: it has nothing to commit
 
 
 def test_a_round_for_a_member_that_has_ended_does_not_undo_a_reset(
@@ -379,6 +382,34 @@ def test_a_round_for_a_member_that_has_ended_does_not_bring_a_deleted_group_back
 ) -> None:
     during_a_round_for_a_member_that_has_ended(store, monkeypatch, lambda: store.delete_group("billing"))
     assert "billing" not in store.groups() and not store.group_offsets("billing", "orders")
+
+
+@pytest.mark.parametrize("of", [pop_service, ordered_pop], ids=["in any order", "in order"])
+def test_a_pop_under_way_does_not_bring_a_deleted_group_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch, of: ModuleType
+) -> None:
+    """It has found its messages before the group is deleted, and says so after it."""
+    has_begun, may_go_on = threading.Event(), threading.Event()
+
+    def slow(*values: Any) -> Any:
+        found = next_messages.next_messages(*values)
+        has_begun.set()
+        assert may_go_on.wait(process.LIMIT_S)
+        return found
+
+    store.update_group("poppers", is_ordered=of is ordered_pop)
+    [first] = store.receive("poppers", "orders", 1)
+    store.ack(first.handle)
+    monkeypatch.setattr(of, "next_messages", slow)
+    with ThreadPoolExecutor(2) as pool:
+        popped = pool.submit(store.receive, "poppers", "orders", 1)
+        assert has_begun.wait(process.LIMIT_S)
+        deleted = pool.submit(store.delete_group, "poppers")
+        wait([deleted], 0.3)
+        may_go_on.set()
+        assert len(popped.result(process.LIMIT_S)) == 1
+        deleted.result(process.LIMIT_S)
+    assert "poppers" not in store.groups() and not store.group_offsets("poppers", "orders")
 
 
 def test_a_group_that_receives_goes_on_where_it_is_reset_to(store: Store) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PoppedMessage, StoreSettings
+from flightlog.consume.pop.order_table import OrderTable
 from flightlog.store.errors import FlightlogError
 from flightlog.testing import ManualClock
 from flightlog.testing.power_disk import Died, PowerDisk
@@ -169,7 +170,7 @@ def test_what_was_given_up_behind_another_message_does_not_come_again(
         raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(popped.store.pop_service, "ack", dies)
+        patched.setattr(OrderTable, "set", dies)
         with pytest.raises(Died):
             popped.store.pop_service.forward_to_dead_letters(second.handle, 1)
     popped.reopen(killed=True)
@@ -193,5 +194,27 @@ def test_pops_of_one_millisecond_make_no_message_a_dead_letter_twice(tmp_path: P
     [second] = popped.receive(1)
     for _ in range(2):
         popped.store.pop_service.forward_to_dead_letters(second.handle, 1)
+    assert popped.receive(1) == []
+    popped.put(3)
+    assert len(popped.receive(1)) == 1
+    popped.store.pop_service.forward_to_dead_letters(second.handle, 1)  # behind the next pop
     assert [letter.body for letter in popped.store.dead_letters("g")] == [b"2"]
+    popped.store.close()
+
+
+@pytest.mark.parametrize("has_changed", [False, True], ids=["received once more", "its time was changed"])
+def test_a_handle_that_counts_no_more_gives_no_ordered_message_up(tmp_path: Path, has_changed: bool) -> None:
+    popped = PoppedStore(tmp_path / "store")
+    popped.store.update_group("g", is_ordered=True)
+    popped.put(1)
+    [old] = popped.receive(attempt_id="a")
+    if has_changed:
+        popped.store.change_invisible(old.handle, AGAIN_MS // 4)
+    else:
+        popped.receive(attempt_id="a")
+    popped.clock.advance(AGAIN_MS // 2)
+    with pytest.raises(flightlog.ExpiredHandleError):
+        popped.store.pop_service.forward_to_dead_letters(old.handle, 1)
+    popped.pass_time(10 * AGAIN_MS)
+    assert [each.body for each in popped.receive()] == [b"1"] and not list(popped.store.dead_letters("g"))
     popped.store.close()

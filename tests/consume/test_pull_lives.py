@@ -3,6 +3,7 @@ in tests/support."""
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +34,8 @@ def test_nothing_is_lost_no_attempt_forgotten_and_each_dead_letter_comes_once(
 def test_the_same_for_longer(
     tmp_path: Path, assert_clean: AssertClean, scale: Scale, seed: int, is_ordered: bool
 ) -> None:
-    for each in [seed, *(random.randrange(1 << 30) for _ in range(scale.pick(ci=0, full=50)))]:
+    dice = random.Random(f"{os.environ['FLIGHTLOG_SEED']} {seed} {is_ordered}")
+    for each in [seed, *(dice.randrange(1 << 30) for _ in range(scale.pick(ci=0, full=50)))]:
         root = tmp_path / f"seed-{each}"
         PulledLives(root, each, is_ordered).live(2 * STEPS)
         assert_clean(root)

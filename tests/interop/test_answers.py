@@ -1,5 +1,5 @@
-"""The same questions to RocketMQ and to flightlog about the same stores: fresh ones from a new seed, golden ones and
-the small ones of tests/data.
+"""The same questions to RocketMQ and to flightlog about the same stores: fresh ones from the seed of the run,
+golden ones and the small ones of tests/data.
 
 RocketMQ answers about a copy that it has opened and recovered; flightlog about one that it opened read-only and one
 that it opened for writing. Where the two differ for a reason, test_differences_keys.py or test_differences_queues.py

@@ -6,6 +6,7 @@ retries and dead letters; also where one goes on with the folder of the other.
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +48,7 @@ def looked_for_last(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def seed(scale: Scale, number: int) -> int:
-    return random.randrange(1 << 30) if scale.full else 1
+    return random.Random(f"{os.environ['FLIGHTLOG_SEED']} {number}").randrange(1 << 30) if scale.full else 1
 
 
 def play_ours(root: Path, waves: list[Wave]) -> Player:

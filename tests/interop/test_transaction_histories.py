@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -28,7 +29,7 @@ ROUNDS = [0, *(pytest.param(number, marks=pytest.mark.full) for number in range(
 
 @pytest.fixture
 def seed(scale: Scale, number: int) -> int:
-    return random.randrange(1 << 30) if scale.full else 1
+    return random.Random(f"{os.environ['FLIGHTLOG_SEED']} {number}").randrange(1 << 30) if scale.full else 1
 
 
 def drawn(dice: random.Random, count: int, prefix: str = "") -> list[str]:

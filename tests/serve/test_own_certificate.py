@@ -33,14 +33,15 @@ def pem_of(folder: Path) -> Path:
     return folder / "server.pem"
 
 
-def is_trusted(port: int, authority: Path) -> bool:
-    """Whether the server shows a certificate of this authority, and speaks HTTP/2."""
+def is_trusted(port: int, authority: Path, host: str = "localhost") -> bool:
+    """Whether the server shows a certificate of this authority, and speaks HTTP/2. A client names no address in its
+    handshake, only a host name."""
     trusting = ssl.create_default_context(cafile=authority)
     trusting.set_alpn_protocols(["h2"])
     try:
         with (
             socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain,
-            trusting.wrap_socket(plain, server_hostname="localhost") as secured,
+            trusting.wrap_socket(plain, server_hostname=host) as secured,
         ):
             return secured.selected_alpn_protocol() == "h2"
     except ssl.SSLCertVerificationError:
@@ -61,6 +62,7 @@ def test_a_renewed_certificate_counts_and_a_wrong_one_does_not(
         with caplog.at_level(logging.INFO, "flightlog.serve"):
             certificate.refresh()
             assert is_trusted(served.port, tmp_path / "new" / "ca.pem")
+            assert is_trusted(served.port, tmp_path / "new" / "ca.pem", "127.0.0.1")
             assert not is_trusted(served.port, tmp_path / "old" / "ca.pem")
             shown.write_text("nothing")
             certificate.refresh()

@@ -171,7 +171,8 @@ class OrderedLives:
         for each in messages:
             fate = self.fates[int(each.body)]
             self.strays += [fate.handle] if fate.handle is not None else []
-            fate.attempts, fate.hidden, fate.may_be_acked = each.attempt, 0, False
+            fate.attempts, fate.hidden = each.attempt, 0
+            fate.may_be_acked = fate.may_be_dead = False  # else it would not have come
             fate.invisible_until_ms, fate.handle, fate.attempt_id = each.invisible_until_ms, each.handle, attempt_id
         popped = {self.fates[number].queue_id for number in came}
         for number, fate in self.fates.items():  # what a repeated receive did not return of a queue waits there
