@@ -214,7 +214,7 @@ def test_rocketmq_hands_out_a_corrupt_record(
             view.message_at(flipped)
         for kind in ("times", "estimates"):
             assert not asking.differing(found.pairs[kind], view)
-    assert met
+    assert met >= 5
 
 
 # -- topics
