@@ -8,8 +8,8 @@
 - `kernel`: the test runs once over the C kernel and once over its pure reference.
 - Helpers are modules in tests/support/, imported as `flightlog.tests.support`; some are programs, run as children.
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
-- Random tests repeat themselves, unless `--full` or FLIGHTLOG_RANDOM=1 asks for new seeds. The
-  seed stands in the header of a run.
+- Random tests repeat themselves, unless `--full` or FLIGHTLOG_RANDOM=1 asks for new seeds. The seed stands in the
+  header of a run.
 - `make test` leaves out the tests marked `ci`, which take long; `make test-long` runs them. CI runs both.
 - Several processes may run the tests (`-n 2 --dist loadgroup --no-loadscope-reorder`): a file stays in one of them, but
   for its `ci` tests, and so do all tests that use one of the expensive fixtures in `SHARED`. What takes longest is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...engine.message_store import MessageStore
 from ...store.errors import FlightlogError
@@ -22,6 +22,29 @@ def queues_with_news(store: MessageStore, group: str, queues: Sequence[QueueKey]
     return [queue for queue, end in zip(queues, ends, strict=True) if store.offsets.get(group, *queue) != end]
 
 
+def queues_to_pop(store: MessageStore, request: PopRequest, queues: Sequence[QueueKey]) -> Iterator[QueueKey]:
+    """Those of these queues that have news, in their order. Whoever has enough with the first one has nothing
+    dispatched."""
+    ready = _ready(store, request, queues)
+    if ready is not None:
+        yield ready
+    yield from (queue for queue in queues_with_news(store, request.group, queues) if queue != ready)
+
+
+def _ready(store: MessageStore, request: PopRequest, queues: Sequence[QueueKey]) -> QueueKey | None:
+    """The first queue that has news, if those that are in it fill the receive."""
+    dispatched = store.dispatched
+    if not dispatched.is_current:
+        return None
+    for queue in queues:
+        start, end = store.offsets.get(request.group, *queue), dispatched.end_offset(queue)
+        if start is None or start > end:  # the group begins there, or goes back to the end
+            return None
+        if start < end:
+            return queue if end - start >= request.max_count else None
+    return None
+
+
 def next_messages(store: MessageStore, request: PopRequest, queue: QueueKey, room: int) -> tuple[int, GetResult]:
     """From which queue offset on they are, and up to `room` of them; the group's offset has passed over messages of
     other tags. To be called under the lock of the group's queue. Raises as `get`, and DiskError."""
@@ -32,9 +55,12 @@ def next_messages(store: MessageStore, request: PopRequest, queue: QueueKey, roo
         offsets.set(group, *queue, start)
         offsets.save()  # else, after a crash, it might begin at another place
     while True:
-        found = store.get(*queue, start, room, tags=request.wanted)
+        is_enough = store.dispatched.is_current and store.dispatched.end_offset(queue) - start >= room
+        get = store.dispatched.get if is_enough else store.get
+        found = get(*queue, start, room, tags=request.wanted)
         stays = found.next_queue_offset == start or found.status is GetStatus.NO_MESSAGE_IN_QUEUE
         if found.messages or stays:
             return start, found
         start = found.next_queue_offset  # passed over: of other tags, removed, or beyond the end
         offsets.set(group, *queue, start)
+        store.check_usable()

@@ -52,7 +52,7 @@ from ..group.store_checks import check_new_group
 from ..retry.dead_letters import DeadLetters
 from .check_point import Ack, CheckPoint, CheckPointKey, ack_message, check_point_message
 from .debts import warn_of_retries
-from .next_messages import next_messages, queues_with_news
+from .next_messages import next_messages, queues_to_pop
 from .order_table import OrderTable
 from .ordered_pop import OrderedPop
 from .pop_errors import ExpiredHandleError
@@ -298,14 +298,14 @@ class PopService:
         popped: list[PoppedMessage] = []
         failure: FlightlogError | None = None
         self._check_not_subscribed(request.group)
-        for queue in queues_with_news(self._store, request.group, queues):
+        for queue in queues_to_pop(self._store, request, queues):
             room = request.max_count - len(popped)
-            if room <= 0:
-                break
             try:
                 popped += self._pop_queue(request, queue, room, revive_queue_id, now_ms)
             except FlightlogError as e:  # the other queues are received from
                 failure = failure or e
+            if len(popped) >= request.max_count:
+                break
         if failure is not None:
             if not popped:
                 raise failure

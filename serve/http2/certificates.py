@@ -22,6 +22,8 @@ from ...store.errors import MissingExtraError
 if TYPE_CHECKING:
     from cryptography import x509
 
+HTTP_2, HTTP_1 = "h2", "http/1.1"
+"""What a TLS handshake calls them."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 CA_NAME = "flightlog development CA"
 CA_DAYS, SERVER_DAYS = 3650, 397
@@ -39,14 +41,14 @@ def development_tls(folder: Path, names: Iterable[str]) -> ssl.SSLContext:
     authority, authority_key = _authority(folder)
     server = folder / "server.pem"
     _write_private(server, _server_pem(authority, authority_key, names))
-    context = server_context("h2")
+    context = server_context(HTTP_2)
     context.load_cert_chain(server)
     return context
 
 
 def browser_tls(folder: Path) -> ssl.SSLContext:
     """A context for HTTP/1.1 with the certificate that `development_tls` made there last."""
-    context = server_context("http/1.1")
+    context = server_context(HTTP_1)
     context.load_cert_chain(folder / "server.pem")
     return context
 

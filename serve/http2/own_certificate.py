@@ -8,12 +8,9 @@ import ssl
 from pathlib import Path
 
 from ...store.errors import InvalidArgumentError
-from .certificates import server_context
+from .certificates import HTTP_1, HTTP_2, server_context
 
 log = logging.getLogger("flightlog.serve")
-
-
-HTTP_2, HTTP_1 = "h2", "http/1.1"
 
 
 class OwnCertificate:

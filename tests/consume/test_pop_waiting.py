@@ -13,7 +13,7 @@ import pytest
 import flightlog
 from flightlog import Message, Store, StoreSettings
 from flightlog.consume.pop import pop_service
-from flightlog.consume.pop.next_messages import queues_with_news
+from flightlog.consume.pop.next_messages import queues_to_pop
 from flightlog.engine.services.waiting_line import WaitingLine
 from flightlog.store.errors import StoreClosedError
 from flightlog.store.queue_offsets import QueueKey
@@ -31,20 +31,23 @@ class Receivers:
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.got, self.closed, self.looks = store, list[int](), 0, 0
         self._changed = threading.Condition()
+        self._looking = set[int]()
+        """Threads that have looked."""
 
         def counted(*arguments: Any) -> list[QueueKey]:
-            found = queues_with_news(*arguments)
+            found = [*queues_to_pop(*arguments)]
             with self._changed:
                 self.looks += 1
+                self._looking.add(threading.get_ident())
                 self._changed.notify_all()
             return found
 
-        monkeypatch.setattr("flightlog.consume.pop.pop_service.queues_with_news", counted)
+        monkeypatch.setattr("flightlog.consume.pop.pop_service.queues_to_pop", counted)
         monkeypatch.setattr(pop_service, "WAIT_TICK_S", WAIT_S)  # a wake-up alone ends a wait
         self.threads = [threading.Thread(target=self._receive) for _ in range(RECEIVERS)]
         for thread in self.threads:
             thread.start()
-        self.wait_until(lambda: self.looks == RECEIVERS)
+        self.wait_until(lambda: len(self._looking) == RECEIVERS)  # one may look again: it is woken without need
 
     def _receive(self) -> None:
         try:
