@@ -32,6 +32,7 @@ from .group.offset_reset import checked_target, reset_places
 from .group.store_checks import check_new_group
 from .group_coordinator import GroupCoordinator
 from .pop.pop_service import PopService
+from .readers import without_joins
 from .retry.send_back import dead_letter_topic, retry_topic
 from .retry.sent_back import SentBack
 
@@ -266,10 +267,7 @@ class GroupAdmin:
     @contextmanager
     def _without_changes(self, group: str) -> Iterator[None]:
         """No member joins or leaves, unless it has died, and no round of the group is under way."""
-        with ExitStack() as held:
-            coordinators = sorted(self._readers, key=id)  # one order for all: other stores may share them
-            for coordinator in coordinators:
-                held.enter_context(coordinator.without_joins())
-            for coordinator in coordinators:
+        with without_joins(self._readers), ExitStack() as held:
+            for coordinator in self._readers:
                 held.enter_context(coordinator.between_rounds(group))
             yield

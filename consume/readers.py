@@ -8,8 +8,8 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from weakref import WeakKeyDictionary
 
 from ..engine.message_store import MessageStore
@@ -19,6 +19,15 @@ from .group_coordinator import GroupCoordinator
 from .outside_groups import OutsideGroups
 from .retry.sent_back import SentBack
 from .retry.starts import Starts
+
+
+@contextmanager
+def without_joins(coordinators: Iterable[GroupCoordinator]) -> Iterator[None]:
+    """No member of these joins or leaves during the block, unless it has died."""
+    with ExitStack() as held:
+        for coordinator in sorted(coordinators, key=id):  # one order for all: other stores may share them
+            held.enter_context(coordinator.without_joins())
+        yield
 
 
 class Readers:
@@ -67,13 +76,7 @@ class Readers:
     def outside(self, owner: Owner) -> OutsideGroups:
         """See Store.outside_groups."""
         self.own()  # so that no other coordinator is made while a group is claimed
-        return OutsideGroups(self._store, self._owners, owner, self._no_pop, self._no_joins)
-
-    def _no_joins(self) -> ExitStack:
-        with ExitStack() as held:
-            for coordinator in sorted(self.now(), key=id):  # one order for all: other stores may share them
-                held.enter_context(coordinator.without_joins())
-            return held.pop_all()
+        return OutsideGroups(self._store, self._owners, owner, self._no_pop, lambda: without_joins(self.now()))
 
     def now(self) -> Mapping[GroupCoordinator, ConsumedStore]:
         return dict(self._all)

@@ -41,7 +41,6 @@ from .delay.delay_service import DelayService
 from .delay.store_timers import checked_cancellation
 from .documented import documented_by
 from .open.boot import recover_store
-from .read.dispatched import Dispatched
 from .read.finding import Boundary
 from .read.get_limits import DEFAULT_MAX_COUNT, GetLimits
 from .read.key_query import KeyQuery, LiveKeys, QueryResult
@@ -143,15 +142,15 @@ class MessageStore(native.OrdinaryPut):
                 *(reader.queues, maintenance.delete_topic, maintenance.poison),
             )
 
-            self.recovery_report, self._log, self._dispatcher = found.report, commit_log, dispatcher
-            self._table, self._maintenance = table, maintenance
-            self._reader, self.putter, self._topic_admin = reader, putter, topic_admin
+            self.recovery_report = found.report
+            self._log, self._dispatcher, self._table, self._maintenance = commit_log, dispatcher, table, maintenance
+            self._reader, self.dispatched = reader, reader.dispatched
+            self.putter, self._topic_admin = putter, topic_admin
             self.put_fast_path = self._put_fast_path = putter.put_fast_path
             self.offsets, self.arrivals, self.poison_wake_ups = offsets, arrivals, commit_log.poison_wake_ups
             self._service, self._preparing, self._pulls = flushing, preparing, pulls
             self._delay_service, self.timers, self.topic_table = delay_service, delay_service.timers, topics
             self.retention, self.delay_levels = maintenance.retention, delay_service.levels
-            self.dispatched = Dispatched(reader.queue_reader, table, lambda: commit_log.visible - dispatcher.position)
             self.log_end: Callable[[], int] = lambda: commit_log.end
             self.services: list[Service] = [pulls, arrivals, delay_service, flushing, preparing]  # as they are stopped
             self._end = ending(self.services, putter.pending, delay_service.close, maintenance)

@@ -25,7 +25,7 @@ from ...store.format import property_names as props
 from ...store.get_result import GetResult, GetStatus
 from ...store.message_queue import MessageQueue, check_queues
 from ..allocate.allocate import AllocationStrategy
-from ..group.consumed_store import ConsumedStore, ConsumeProgress, StoresNow, queues_with_news
+from ..group.consumed_store import ConsumedStore, ConsumeProgress, StoresNow, queues_not_at_end
 from ..group.group import Change
 from ..group.initial_offset import StartFrom, start_offset
 from ..retry.send_back import retry_topic
@@ -427,7 +427,7 @@ class Subscription(AsyncSubscription):
         for queue in islice(self._turns, 1):  # where much waits, it is here
             if self._pull_in_turn(queue):
                 return
-        for queue in queues_with_news(self._stores(), {each: self._has[each].position for each in self._turns}):
+        for queue in queues_not_at_end(self._stores(), {each: self._has[each].position for each in self._turns}):
             if self._pull_in_turn(queue):
                 return
 

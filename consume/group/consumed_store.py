@@ -87,7 +87,7 @@ StoresNow = Callable[[], Mapping[str, ConsumedStore]]
 """The stores that are read at this moment, by name."""
 
 
-def queues_with_news(
+def queues_not_at_end(
     stores: Mapping[str, ConsumedStore], positions: Mapping[MessageQueue, int]
 ) -> Iterator[MessageQueue]:
     """Those of these queues, in their order, whose end is not the position that they were read up to. One look at the

@@ -12,7 +12,7 @@ from ..group.initial_offset import start_offset
 from .pop_request import PopRequest
 
 
-def queues_with_news(store: MessageStore, group: str, queues: Sequence[QueueKey]) -> list[QueueKey]:
+def queues_not_at_end(store: MessageStore, group: str, queues: Sequence[QueueKey]) -> list[QueueKey]:
     """Those of these queues, in their order, whose end is not the group's offset: a `get` of each costs five times as
     much as one look at all ends."""
     try:
@@ -23,25 +23,23 @@ def queues_with_news(store: MessageStore, group: str, queues: Sequence[QueueKey]
 
 
 def queues_to_pop(store: MessageStore, request: PopRequest, queues: Sequence[QueueKey]) -> Iterator[QueueKey]:
-    """Those of these queues that have news, in their order. Whoever has enough with the first one has nothing
-    dispatched."""
+    """Those of these queues in which the group is not at the end, in their order. A receive that has enough with the
+    first one has nothing dispatched."""
     ready = _ready(store, request, queues)
     if ready is not None:
         yield ready
-    yield from (queue for queue in queues_with_news(store, request.group, queues) if queue != ready)
+    yield from (queue for queue in queues_not_at_end(store, request.group, queues) if queue != ready)
 
 
 def _ready(store: MessageStore, request: PopRequest, queues: Sequence[QueueKey]) -> QueueKey | None:
-    """The first queue that has news, if those that are in it fill the receive."""
+    """The first queue that the group has messages in, if those that are in it fill the receive."""
     dispatched = store.dispatched
-    if not dispatched.is_current:
-        return None
     for queue in queues:
         start, end = store.offsets.get(request.group, *queue), dispatched.end_offset(queue)
         if start is None or start > end:  # the group begins there, or goes back to the end
             return None
         if start < end:
-            return queue if end - start >= request.max_count else None
+            return queue if dispatched.holds(queue, start, request.max_count) else None
     return None
 
 
@@ -55,8 +53,7 @@ def next_messages(store: MessageStore, request: PopRequest, queue: QueueKey, roo
         offsets.set(group, *queue, start)
         offsets.save()  # else, after a crash, it might begin at another place
     while True:
-        is_enough = store.dispatched.is_current and store.dispatched.end_offset(queue) - start >= room
-        get = store.dispatched.get if is_enough else store.get
+        get = store.dispatched.get if store.dispatched.holds(queue, start, room) else store.get
         found = get(*queue, start, room, tags=request.wanted)
         stays = found.next_queue_offset == start or found.status is GetStatus.NO_MESSAGE_IN_QUEUE
         if found.messages or stays:

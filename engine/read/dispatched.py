@@ -26,10 +26,9 @@ class Dispatched:
         self.get = reader.get
         self._table, self._waiting_size = table, waiting_size
 
-    @property
-    def is_current(self) -> bool:
-        """Whether little waits for dispatch."""
-        return self._waiting_size() <= WAITING_SIZE
+    def holds(self, queue: QueueKey, start: int, count: int) -> bool:
+        """Whether so many messages are in the queue from this offset on, and little waits for dispatch."""
+        return self.end_offset(queue) - start >= count and self._waiting_size() <= WAITING_SIZE
 
     def end_offset(self, queue: QueueKey) -> int:
         """One past the last message that is in the queue; 0 without a queue."""

@@ -37,6 +37,7 @@ from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
 from ...store.stored_message import StoredMessage
 from ...store.topic import Topic, is_system_topic
+from .dispatched import Dispatched
 from .finding import Boundary, Finder
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits
 from .key_query import PARKING_TOPICS, KeyQuery, QueryResult, has_uniq_key, was_put_to
@@ -84,9 +85,10 @@ class Reader:
         """
         self._path, self._table, self._keys, self._topics = path, table, keys, topics
         self._log_reader, self._readable_end = log_reader, readable_end
-        self._dispatched_end = dispatched_end or readable_end
+        dispatched_to = self._dispatched_end = dispatched_end or readable_end
         self._catch_up, self._catch_up_keys, self._unindexed = catch_up, catch_up_keys, unindexed
         self.queue_reader = QueueReader(log_reader, table, limits, readable_end, was_deleted)
+        self.dispatched = Dispatched(self.queue_reader, table, lambda: readable_end() - dispatched_to())
         self._finder = Finder(log_reader, table, readable_end, was_deleted)
         self._told_missing: set[str] = set()
         """Topics that were read and do not exist, of which a warning was logged."""

@@ -1,4 +1,4 @@
-"""A receive that has enough in the queues dispatches nothing, and passes over nobody's messages for long."""
+"""A receive that has enough in the queues dispatches nothing, and passes over no message for long."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS_SIZE = 700
 
 @pytest.fixture
 def popped(tmp_path: Path, assert_clean: AssertClean) -> Iterator[PoppedStore]:
-    """Nobody but receives dispatches."""
+    """Receives alone dispatch."""
     settings = StoreSettings.small(flush_interval_ms=NEVER_MS, segment_size=4 << 20)
     popped = PoppedStore(tmp_path / "store", settings=settings)
     popped.store.create_topic("orders", 2)

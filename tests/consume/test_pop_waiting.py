@@ -34,13 +34,14 @@ class Receivers:
         self._looking = set[int]()
         """Threads that have looked."""
 
-        def counted(*arguments: Any) -> list[QueueKey]:
-            found = [*queues_to_pop(*arguments)]
-            with self._changed:
-                self.looks += 1
-                self._looking.add(threading.get_ident())
-                self._changed.notify_all()
-            return found
+        def counted(*arguments: Any) -> Iterator[QueueKey]:
+            try:
+                yield from queues_to_pop(*arguments)
+            finally:
+                with self._changed:
+                    self.looks += 1
+                    self._looking.add(threading.get_ident())
+                    self._changed.notify_all()
 
         monkeypatch.setattr("flightlog.consume.pop.pop_service.queues_to_pop", counted)
         monkeypatch.setattr(pop_service, "WAIT_TICK_S", WAIT_S)  # a wake-up alone ends a wait
