@@ -131,7 +131,7 @@ WOUNDS = {
     "written_then_refused": ("module", "module_columns.c", "size >= 0 && (uint64_t)size == out.size", "size >= 0"),
     "property_beyond_room": (
         "fast_path",
-        "fast_path_properties.c",
+        "fast_path_record.c",
         "size >= out->end - out->at",
         "size >= 2 * FAST_PATH_PROPERTIES_MAX",
     ),

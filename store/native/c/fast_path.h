@@ -70,17 +70,6 @@ int fast_path_note_change(struct fast_path_queues *queues, struct fast_path_topi
 /* Forgets the changes beyond the first `count`. */
 void fast_path_forget_changes(struct fast_path_queues *queues, size_t count);
 
-/* ---- properties: fast_path_properties.c ---- */
-
-/* Longer properties take the slow path. */
-#define FAST_PATH_PROPERTIES_MAX 4096
-
-/* The number of bytes written to `out`, or -1 if the properties are not ordinary. Runs no Python code, sets no
- * error. */
-int64_t fast_path_encode_properties(uint8_t out[FAST_PATH_PROPERTIES_MAX], PyObject *properties, PyObject *keys,
-                                    PyObject *tags,
-                               PyObject *uniq_key, PyObject *special_names);
-
 /* ---- the fast path itself: fast_path_put.c; its type is in module_fast_path.c ---- */
 
 /* Whether an object is a FastPath of this kernel. */

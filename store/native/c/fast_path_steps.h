@@ -6,6 +6,7 @@
 #include "record.h"
 
 #define BLANK_SIZE 8 /* the filler, for which a segment always has room */
+#define FAST_PATH_PROPERTIES_MAX 4096 /* longer properties take the slow path */
 
 /* The fields of a message, borrowed. */
 struct fields {
@@ -37,8 +38,7 @@ int fast_path_read_fields(const struct fast_path *fast_path, PyObject *message, 
 int fast_path_exact_int32(const struct fast_path *fast_path, PyObject *object, int32_t *value);
 /* 0 if the message is not ordinary. Runs no Python code and leaves no error. */
 int fast_path_prepare_record(struct fast_path *fast_path, const struct fields *fields,
-                             uint8_t properties[FAST_PATH_PROPERTIES_MAX],
-                        struct prepared *out);
+                             uint8_t properties[FAST_PATH_PROPERTIES_MAX], struct prepared *out);
 
 /* ---- fast_path_put.c ---- */
 
