@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from flightlog.consume.pop.pop_errors import ExpiredHandleError
 from flightlog.consume.retry.send_back import REVIVED
 from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
 from flightlog.schedule.timer_request import TIMER_TOPIC
+from flightlog.store.disk.config_file import parse_config
 from flightlog.store.disk.disk import RealDisk
 from flightlog.testing.clock import ManualClock
 from flightlog.tests.interop.harness import Line, RocketMq
@@ -55,7 +57,7 @@ class Order:
     group: str
     wave: int
     words: tuple[str | int, ...]
-    """"pop" COUNT INVISIBLE_MS, "limited" MAX_ATTEMPTS, "ack" BODY, "change" BODY INVISIBLE_MS."""
+    """"pop" COUNT INVISIBLE_MS [ATTEMPT_ID], "limited" MAX_ATTEMPTS, "ack" BODY, "change" BODY INVISIBLE_MS."""
 
     @property
     def topic(self) -> str:
@@ -69,10 +71,17 @@ class Wave:
     orders: tuple[tuple[Order, ...], ...]
     retries: dict[str, int]
     restarts: bool
+    pause_ms: int = 0
+    """For how long a broker waits afterwards, besides."""
 
 
 def topic_of(group: str) -> str:
     return "single" if int(group[1:]) % 2 else "spread"
+
+
+def is_ordered(group: str) -> bool:
+    """See ordered_histories.py."""
+    return group.startswith("o")
 
 
 def retry_topic_of(group: str) -> str:
@@ -227,7 +236,15 @@ def last_ms_of(root: Path) -> int:
     with flightlog.open_read_only(root) as view:
         stored_ms = max(m.store_timestamp_ms for key in view.queues() for m in view.read(*key))
     timers = read_timer_checkpoint(RealDisk(), root)
-    return stored_ms if timers is None else max(stored_ms, timers.read_time_ms)
+    popped_ms = [info["popTime"] for info in order_infos(root).values()]  # a pop in order leaves no message
+    return max(stored_ms, *popped_ms, 0 if timers is None else timers.read_time_ms)
+
+
+def order_infos(root: Path) -> dict[str, dict[str, Any]]:
+    """By group: what was popped in order of its one queue."""
+    path = root / "config" / "consumerOrderInfo.json"
+    table = parse_config(path.read_bytes(), path)["table"] if path.exists() else {}
+    return {name.partition("@")[2]: queues["0"] for name, queues in table.items()}
 
 
 class Ours:
@@ -240,9 +257,11 @@ class Ours:
 
     def play(self, steps: Sequence[Order | Wave]) -> int:
         """Returns when it closes the store, by its clock."""
+        for group in {step.group for step in steps if isinstance(step, Order) and is_ordered(step.group)}:
+            self.popped.store.update_group(group, is_ordered=True)
         for step in steps:
             if isinstance(step, Wave):
-                if step.retries:
+                if step.retries or step.pause_ms:
                     self.popped.pass_time(AGAIN_MS)
                 self._put_on_the_wheel()
                 if step.restarts:
@@ -263,9 +282,11 @@ class Ours:
         handles, store = self.player.handles, self.popped.store
         match order.words:
             case ("pop", int(count), int(invisible_ms)):
-                return self._receive(order, count, invisible_ms, 17)
+                return self._receive(order, count, invisible_ms)
+            case ("pop", int(count), int(invisible_ms), str(attempt_id)):
+                return self._receive(order, count, invisible_ms, attempt_id=attempt_id)
             case ("limited", int(max_attempts)):
-                return self._receive(order, ALL, LONG_MS, max_attempts)
+                return self._receive(order, ALL, LONG_MS, max_attempts=max_attempts)
         name = self.player.names(order)
         handle = PopHandle(order.group, order.topic, handles[name])
         try:
@@ -278,10 +299,8 @@ class Ours:
             return "expired"
         return "done"
 
-    def _receive(self, order: Order, count: int, invisible_ms: int, max_attempts: int) -> list[tuple[str, int]]:
-        got = self.popped.store.receive(
-            order.group, order.topic, count, invisible_ms=invisible_ms, max_attempts=max_attempts
-        )
+    def _receive(self, order: Order, count: int, invisible_ms: int, **options: Any) -> list[tuple[str, int]]:
+        got = self.popped.store.receive(order.group, order.topic, count, invisible_ms=invisible_ms, **options)
         for each in got:
             self.player.handles[f"{order.group}.{each.body.decode()}"] = each.handle.extra_info
         return sorted((each.body.decode(), each.attempt) for each in got)
@@ -290,7 +309,8 @@ class Ours:
 def play_broker(rocketmq: RocketMq, player: Player, steps: Sequence[Order | Wave], begin_ms: int = 0) -> None:
     """A broker plays a part of a history, not before `begin_ms`."""
     groups = dict.fromkeys(step.group for step in steps if isinstance(step, Order))
-    lines: list[Sequence[object]] = [("until", begin_ms), *(("group", name) for name in groups), ("sleep", 1000)]
+    known = [("orderly" if is_ordered(name) else "group", name) for name in groups]
+    lines: list[Sequence[object]] = [("until", begin_ms), *known, ("sleep", 1000)]
     lines += [("handle", name, handle) for name, handle in player.handles.items()]
     for step in steps:
         lines += _waiting(step) if isinstance(step, Wave) else [_words(step)]
@@ -307,6 +327,8 @@ def play_broker(rocketmq: RocketMq, player: Player, steps: Sequence[Order | Wave
 
 def _waiting(wave: Wave) -> Iterator[Sequence[object]]:
     yield from (("arrived", retry_topic_of(group), count) for group, count in wave.retries.items())
+    if wave.pause_ms:
+        yield "sleep", wave.pause_ms
     if wave.restarts:
         yield ("restart",)
 
@@ -314,7 +336,7 @@ def _waiting(wave: Wave) -> Iterator[Sequence[object]]:
 def _words(order: Order) -> Sequence[object]:
     name, *words = order.words
     if name == "pop":
-        return name, order.group, order.topic, *words, "*"
+        return name, order.group, order.topic, *words[:2], "*", *words[2:]
     if name == "limited":
         return name, order.group, order.topic, ALL, LONG_MS, "*", *words
     body, *rest = words
@@ -330,6 +352,9 @@ def _result(player: Player, order: Order, lines: Iterator[Line]) -> Any:
     assert line["type"] == ("pop" if order.words[0] == "limited" else order.words[0]), (order, line)
     if line["type"] == "pop":
         assert line["code"] in (0, NOTHING_FOUND), (order, line)
+        if is_ordered(order.group) and line["counts"]:  # by queue offset, which is the number in the body
+            before = {body: int(count) for body, count in re.findall(r"qo0%(\d+) (\d+)", line["counts"])}
+            got = [(body, before.get(body, 0) + 1) for body, _ in got]
     _note_time(player, order, line["at"])
     if order.words[0] in ("ack", "change"):
         name = player.names(order)
@@ -383,6 +408,10 @@ def left_by(root: Path, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
             for name in groups
         }
     found: dict[str, dict[str, Any]] = {name: {"offsets": offsets[name]} for name in groups}
+    for name, info in order_infos(root).items():
+        if name in groups:
+            times = {"popTime": 0, "l": 0, "ot": sorted(info.get("ot", {}))}
+            found[name]["order info"] = {**info, "oc": info.get("oc", {}), **times}
     with flightlog.open_read_only(root) as view:
         for name in groups:
             found[name]["retries"] = sorted(map(_fields, view.read(retry_topic_of(name))))

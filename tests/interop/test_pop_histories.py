@@ -1,13 +1,15 @@
-"""Random histories of pop beside a RocketMQ broker, of many groups in one store; see pop_histories.py.
+"""Random histories of pop beside a RocketMQ broker, of many groups in one store; see pop_histories.py, and
+ordered_histories.py of groups that pop in order.
 
 The same calls here and there return the same messages and attempts, and leave the same offsets, check points, acks,
-retries and dead letters; also where one goes on with the folder of the other.
+order infos, retries and dead letters; also where one goes on with the folder of the other.
 """
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ import pytest
 
 from flightlog.consume.pop import pop_service
 from flightlog.tests.interop.harness import RocketMq
+from flightlog.tests.interop.ordered_histories import ordered_history
 from flightlog.tests.interop.pop_histories import (
     Ours,
     Player,
@@ -74,8 +77,11 @@ def compare(theirs: Player, own: Player, seed: int, at_least: int) -> None:
 
 
 @pytest.mark.parametrize("number", ROUNDS)
-def test_the_same_calls_beside_a_broker(rocketmq: RocketMq, tmp_path: Path, scale: Scale, seed: int) -> None:
-    waves = history(seed, scale.pick(**GROUPS), WAVES, restarts=scale.pick(ci=0.0, full=0.4))
+@pytest.mark.parametrize("made_by", [history, ordered_history])
+def test_the_same_calls_beside_a_broker(
+    rocketmq: RocketMq, tmp_path: Path, scale: Scale, seed: int, made_by: Callable[..., list[Wave]]
+) -> None:
+    waves = made_by(seed, scale.pick(**GROUPS), WAVES, restarts=scale.pick(ci=0.0, full=0.4))
     theirs = Player(tmp_path / "theirs")
     make_store(theirs.root)
     play_broker(rocketmq, theirs, steps_of(waves))
@@ -83,9 +89,12 @@ def test_the_same_calls_beside_a_broker(rocketmq: RocketMq, tmp_path: Path, scal
 
 
 @pytest.mark.parametrize("number", ROUNDS)
-def test_both_in_turn_with_one_folder(rocketmq: RocketMq, tmp_path: Path, scale: Scale, seed: int, number: int) -> None:
+@pytest.mark.parametrize("made_by", [history, ordered_history])
+def test_both_in_turn_with_one_folder(
+    rocketmq: RocketMq, tmp_path: Path, scale: Scale, seed: int, number: int, made_by: Callable[..., list[Wave]]
+) -> None:
     """Taken over at random moments, in both directions."""
-    waves = history(seed, scale.pick(**GROUPS), WAVES, restarts=scale.pick(ci=0.0, full=0.2))
+    waves = made_by(seed, scale.pick(**GROUPS), WAVES, restarts=scale.pick(ci=0.0, full=0.2))
     both = Player(tmp_path / "both")
     make_store(both.root)
     at_ms, is_ours = 0, number % 2 == 0
