@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import random
 import tracemalloc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flightlog.consume.pop.check_point import CheckPoint, CheckPointKey, check_point_message, read_check_point
 from flightlog.consume.pop.revive.waiting_points import WaitingPoints
 
-MANY = 100_000
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import Scale
+
 BYTES_MAX = 200
 
 
@@ -89,15 +91,15 @@ def test_all_bits_of_javas_int() -> None:
     assert [points.get(name).open_offsets for name in points.visible_before(99_999)] == [[0]]
 
 
-def test_many_that_wait_together_are_small_and_leave_nothing() -> None:
-    points, dice = WaitingPoints(), random.Random(1)
+def test_many_that_wait_together_are_small_and_leave_nothing(scale: Scale) -> None:
+    points, dice, count = WaitingPoints(), random.Random(1), scale.pick(ci=25_000, full=100_000)
     tracemalloc.start()
     try:
         gc.collect()  # with it, what the interpreter keeps of tuples that are no more
         before = tracemalloc.get_traced_memory()[0]
-        for number in range(MANY):
+        for number in range(count):
             points.add(read_check_point(check_point_message(point_of(number + (1 << 33)), dice.randrange(8)).body))
-        each = (tracemalloc.get_traced_memory()[0] - before) / MANY
+        each = (tracemalloc.get_traced_memory()[0] - before) / count
         for name in points.visible_before(99_999):
             points.remove(name)
         gc.collect()
@@ -105,4 +107,4 @@ def test_many_that_wait_together_are_small_and_leave_nothing() -> None:
     finally:
         tracemalloc.stop()
     assert each < BYTES_MAX, f"{each} bytes each"
-    assert not len(points) and left < MANY
+    assert not len(points) and left < count

@@ -106,6 +106,18 @@ LOOKS: dict[str, Call] = {
 }
 
 
+def put_one(store: flightlog.Store, ledger: Ledger) -> None:
+    store.put(ledger.message())
+
+
+def put_segments(store: flightlog.Store, ledger: Ledger) -> None:
+    store.put_many([ledger.message("rolling", SEGMENT_SIZE // 2) for _ in range(2)])
+
+
+PREPARATIONS: dict[str, Call] = {"flush": put_segments, "read": put_one, "get": put_one}
+"""Something new for the look to do."""
+
+
 def interrupt_everywhere(
     path: Path,
     mode: FlushMode,
@@ -113,7 +125,7 @@ def interrupt_everywhere(
     interrupt_at: type[InterruptAt],
     *,
     step: int = 1,
-    prepare: bool = False,
+    prepare: Call | None = None,
     blocker: str | None = None,
 ) -> int:
     """Interrupt the call at every `step`th of its points; returns how many it has. A lock left behind makes this
@@ -125,8 +137,8 @@ def interrupt_everywhere(
     ledger.put(store, ledger.message(), ledger.message())
     points, tried = 1, 0
     while True:
-        if prepare:
-            store.put(ledger.message())  # something new for the call to do
+        if prepare is not None:
+            prepare(store, ledger)
         with interrupt_at(points) as point:
             call(store, ledger)
         ledger.collect()
@@ -134,7 +146,9 @@ def interrupt_everywhere(
             break
         points += step
         tried += 1
-        ledger.put(store, ledger.message())  # after it, everything before is durable, too
+        ledger.put(store, ledger.message())
+        if prepare is not None:
+            store.flush()  # else each flush would have more to do than the one before
         if tried % 20 == 0:
             ledger.check(store)
     store.flush()  # what did not wait for its sync
@@ -185,8 +199,8 @@ def test_interrupted_looks(
     name: str, mode: FlushMode, tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
 ) -> None:
     step = 1 if name == "flush" else scale.pick(ci=7, full=1)
-    points = interrupt_everywhere(tmp_path / "store", mode, LOOKS[name], interrupt_at, step=step, prepare=True)
-    assert points > (5 if name == "flush" else 300)
+    points = interrupt_everywhere(tmp_path / "store", mode, LOOKS[name], interrupt_at, step=step, prepare=PREPARATIONS[name])
+    assert points > (10 if name == "flush" else 300)
     assert_clean(tmp_path / "store")
 
 
