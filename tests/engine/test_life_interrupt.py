@@ -199,9 +199,10 @@ def test_interrupted_looks(
     name: str, mode: FlushMode, tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
 ) -> None:
     step = 1 if name == "flush" else scale.pick(ci=7, full=1)
-    points = interrupt_everywhere(tmp_path / "store", mode, LOOKS[name], interrupt_at, step=step, prepare=PREPARATIONS[name])
+    path, prepare = tmp_path / "store", PREPARATIONS[name]
+    points = interrupt_everywhere(path, mode, LOOKS[name], interrupt_at, step=step, prepare=prepare)
     assert points > (10 if name == "flush" else 300)
-    assert_clean(tmp_path / "store")
+    assert_clean(path)
 
 
 @pytest.mark.ci

@@ -236,7 +236,7 @@ def last_ms_of(root: Path) -> int:
     with flightlog.open_read_only(root) as view:
         stored_ms = max(m.store_timestamp_ms for key in view.queues() for m in view.read(*key))
     timers = read_timer_checkpoint(RealDisk(), root)
-    popped_ms = [info["popTime"] for info in order_infos(root).values()]  # a pop in order leaves no message
+    popped_ms: list[int] = [info["popTime"] for info in order_infos(root).values()]  # a pop in order leaves no message
     return max(stored_ms, *popped_ms, 0 if timers is None else timers.read_time_ms)
 
 
