@@ -268,6 +268,6 @@ class GroupAdmin:
     def _without_changes(self, group: str) -> Iterator[None]:
         """No member joins or leaves, unless it has died, and no round of the group is under way."""
         with without_joins(self._readers), ExitStack() as held:
-            for coordinator in self._readers:
+            for coordinator in self._readers:  # in any order: the joins of all are locked
                 held.enter_context(coordinator.between_rounds(group))
             yield

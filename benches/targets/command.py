@@ -156,7 +156,7 @@ def _measure(
                     note = failed(e)
                     tell([figure.missing(note) for figure in plan.figures])
     if "scan" in groups and _has_spark():
-        scan_plan = scan_run.make_plan(BenchOptions(size=sizes.scan_mib, rounds=sizes.rounds))
+        scan_plan = _scan_plan(sizes)
         names = {query.text: query.name for _, _, queries in scan_plan.stores for query in queries}
         try:
             found = scan_run.measure(scan_plan, folder)
@@ -198,8 +198,15 @@ def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, fol
         size, room = size + len(readers.KINDS) * sizes.rounds * needed, max(room, needed)
     if "device" in groups:
         size += 2 * sizes.device_steps * sizes.device_step_size
+    if "scan" in groups and _has_spark():
+        scan_plan = _scan_plan(sizes)
+        size, room = size + len(scan_plan.stores) * scan_plan.room, max(room, scan_plan.room)
     say(f"{', '.join(groups)}; {sizes.rounds} rounds, writing about {size_text(int(size))} below {folder.parent}")
     check_room(folder, room)
+
+
+def _scan_plan(sizes: Sizes) -> scan_run.ScanPlan:
+    return scan_run.make_plan(BenchOptions(size=sizes.scan_mib, rounds=sizes.rounds))
 
 
 def _written_size(fill: str, case: Case, sizes: Sizes) -> float:

@@ -27,7 +27,8 @@ class Dispatched:
         self._table, self._waiting_size = table, waiting_size
 
     def holds(self, queue: QueueKey, start: int, count: int) -> bool:
-        """Whether so many messages are in the queue from this offset on, and little waits for dispatch."""
+        """Whether the queue has `count` messages from `start` on, and at most WAITING_SIZE bytes wait for dispatch: a
+        receive of that many needs none."""
         return self.end_offset(queue) - start >= count and self._waiting_size() <= WAITING_SIZE
 
     def end_offset(self, queue: QueueKey) -> int:

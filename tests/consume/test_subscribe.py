@@ -166,7 +166,7 @@ def test_of_many_queues_those_with_news_alone_are_read(tmp_path: Path, monkeypat
         store.put(Message("orders", b"40", queue_id=11))
         message = member.receive(0)
         assert message is not None and message.body == b"40" and message.ack()
-        assert reads[-1] == 11 and len(reads) <= 2, "the queue whose turn it was, and that with news"
+        assert reads[-1] == 11 and len(reads) <= 2, "the queue whose turn it was, and the one with a new message"
 
 
 def test_ends_that_cannot_be_told_stop_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

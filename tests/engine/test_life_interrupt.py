@@ -107,11 +107,12 @@ LOOKS: dict[str, Call] = {
 
 
 def put_one(store: flightlog.Store, ledger: Ledger) -> None:
-    store.put(ledger.message())
+    ledger.put(store, ledger.message())
 
 
 def put_segments(store: flightlog.Store, ledger: Ledger) -> None:
-    store.put_many([ledger.message("rolling", SEGMENT_SIZE // 2) for _ in range(2)])
+    store.flush()  # else each flush would have more to do than the one before
+    ledger.put(store, *(ledger.message("rolling", SEGMENT_SIZE // 2) for _ in range(2)))
 
 
 PREPARATIONS: dict[str, Call] = {"flush": put_segments, "read": put_one, "get": put_one}
@@ -146,9 +147,7 @@ def interrupt_everywhere(
             break
         points += step
         tried += 1
-        ledger.put(store, ledger.message())
-        if prepare is not None:
-            store.flush()  # else each flush would have more to do than the one before
+        ledger.put(store, ledger.message())  # after it, everything before is durable, too
         if tried % 20 == 0:
             ledger.check(store)
     store.flush()  # what did not wait for its sync

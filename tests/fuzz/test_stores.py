@@ -72,7 +72,7 @@ def sound(folder: Path, golden: Callable[[str], Path]) -> Callable[[str], Path]:
 @pytest.mark.ci
 @pytest.mark.parametrize("name", [*OURS, *FROM_ROCKETMQ, *GOLDEN])
 def test_damage_of_every_kind(name: str, scale: Scale, sound: Callable[[str], Path], folder: Path) -> None:
-    count = scale.pick(ci=24 if name in OURS else 8, full=5000)
+    count = scale.pick(ci=30 if name in OURS else 12, full=5000)
     seed = os.environ["FLIGHTLOG_SEED"]
     command = [sys.executable, "-P", str(PROGRAM), str(folder / f"cases-{name}"), native.NAME, seed, "0", str(count)]
     tried = subprocess.run([*command, str(sound(name))], capture_output=True, text=True)

@@ -1,7 +1,7 @@
 """Random histories of groups that pop in order, made as those of pop_histories.py.
 
-All pop from one queue, in one of two ways, since behind a message that comes again a broker hands out whatever lies
-there, also what was acknowledged, and begins to count anew; ours hands that message out alone.
+All pop from one queue, in one of two ways: with a message that comes again, a broker hands out all that is behind it,
+also what was acknowledged, and forgets attempts; ours hands that message out alone.
 
 - "o1", "o5", … pop one message at a time, which may come again.
 - "o3", "o7", … pop several, which are invisible for longer than the history lasts.
@@ -74,7 +74,7 @@ class OrderedModel:
         return words
 
     def _pop_again(self) -> tuple[str | int, ...]:
-        """By a receive whose answer was lost."""
+        """The last receive once more, as a client makes it whose answer was lost."""
         self.held = dict.fromkeys(self.held, int(self.last[2]))
         return self.last
 

@@ -1,8 +1,9 @@
 """Random histories of groups that pop from one store, played by a broker, by us, and by both in turn.
 
 A history is made with a model of what must come of it: it says which messages a group holds, and how many must have
-come to its retry topic before it goes on. Nothing waits for a time: the broker's clock is the machine's, ours is moved
-by hand, and both go on once the retry topics are as long as the model says.
+come to its retry topic before it goes on. So a broker waits for messages in place of times: its clock is the machine's,
+ours is moved by hand, and both go on once the retry topics are as long as the model says. For groups that pop in order,
+which have no retry topic, it waits a fixed time (`Wave.pause_ms`).
 
 - "single" has one queue: pops may be smaller than what is there, and get the new messages in order.
 - "spread" has three: a pop takes all that is visible, since the order of queues is random on both sides.
@@ -200,7 +201,7 @@ def history(seed: int, groups: int, waves: int, *, restarts: float = 0.0) -> lis
 
 
 Seen = dict[tuple[str, int], list[Any]]
-"""By group and wave: what its calls returned. Of a pop: bodies and attempts, in no order."""
+"""By group and wave: what its calls returned. Of a pop: bodies and attempts, sorted unless the group pops in order."""
 
 
 def make_store(root: Path) -> None:
@@ -221,6 +222,8 @@ class Player:
     """By group and body."""
     missing: set[str] = field(default_factory=set)
     """Retry topics that did not come to what the model says."""
+    closed_ms: int = 0
+    """When its last broker closed it."""
     slow: set[str] = field(default_factory=set)
     """Groups whose calls to a broker took so long that what they held may have come again meanwhile."""
 
@@ -236,8 +239,7 @@ def last_ms_of(root: Path) -> int:
     with flightlog.open_read_only(root) as view:
         stored_ms = max(m.store_timestamp_ms for key in view.queues() for m in view.read(*key))
     timers = read_timer_checkpoint(RealDisk(), root)
-    popped_ms: list[int] = [info["popTime"] for info in order_infos(root).values()]  # a pop in order leaves no message
-    return max(stored_ms, *popped_ms, 0 if timers is None else timers.read_time_ms)
+    return stored_ms if timers is None else max(stored_ms, timers.read_time_ms)
 
 
 def order_infos(root: Path) -> dict[str, dict[str, Any]]:
@@ -252,12 +254,12 @@ class Ours:
 
     def __init__(self, player: Player) -> None:
         self.player = player
-        last_ms = last_ms_of(player.root)
+        last_ms = max(last_ms_of(player.root), player.closed_ms)
         self.popped = PoppedStore(player.root, ManualClock(last_ms + 1000), SETTINGS)
 
     def play(self, steps: Sequence[Order | Wave]) -> int:
         """Returns when it closes the store, by its clock."""
-        for group in {step.group for step in steps if isinstance(step, Order) and is_ordered(step.group)}:
+        for group in dict.fromkeys(step.group for step in steps if isinstance(step, Order) and is_ordered(step.group)):
             self.popped.store.update_group(group, is_ordered=True)
         for step in steps:
             if isinstance(step, Wave):
@@ -303,7 +305,7 @@ class Ours:
         got = self.popped.store.receive(order.group, order.topic, count, invisible_ms=invisible_ms, **options)
         for each in got:
             self.player.handles[f"{order.group}.{each.body.decode()}"] = each.handle.extra_info
-        return sorted((each.body.decode(), each.attempt) for each in got)
+        return _in_order(order, [(each.body.decode(), each.attempt) for each in got])
 
 
 def play_broker(rocketmq: RocketMq, player: Player, steps: Sequence[Order | Wave], begin_ms: int = 0) -> None:
@@ -318,6 +320,7 @@ def play_broker(rocketmq: RocketMq, player: Player, steps: Sequence[Order | Wave
     path.write_text("".join("\t".join(map(str, words)) + "\n" for words in lines))
     with rocketmq.run("pop", {"path": player.root, "orders": path, **SIZES}, 600) as output:
         lines_of = [json.loads(line) for line in output.read_text().splitlines()]
+    player.closed_ms = next(line["at"] for line in lines_of if line["type"] == "closed")
     player.missing |= {line["topic"] for line in lines_of if line["type"] == "missing"}
     found = iter([line for line in lines_of if line["type"] != "missing"])
     for step in steps:
@@ -367,12 +370,16 @@ def _result(player: Player, order: Order, lines: Iterator[Line]) -> Any:
         for line in islice(lines, 2 * sum(attempt > max_attempts for attempt in dict(got).values())):
             assert line["code"] == 0, (order, line)
         got = [(body, attempt) for body, attempt in got if attempt <= max_attempts]
-    return sorted(got)
+    return _in_order(order, got)
+
+
+def _in_order(order: Order, got: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    return got if is_ordered(order.group) else sorted(got)
 
 
 def _note_time(player: Player, order: Order, at_ms: int) -> None:
     began_ms = player.seen.setdefault((order.group, -1 - order.wave), [at_ms])[0]
-    if at_ms - began_ms > SHORT_MS - 1000:
+    if at_ms - began_ms > SHORT_MS // 2:  # the first pop began before its answer came
         player.slow.add(order.group)
 
 
@@ -401,7 +408,7 @@ def _group(step: Order | Wave) -> str:
 
 
 def left_by(root: Path, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By group: offsets, and what there is of retries, dead letters, check points and acks, in no order."""
+    """By group: offsets, order info, and what there is of retries, dead letters, check points and acks, in no order."""
     with flightlog.open(root, SETTINGS, clock=ManualClock(1 << 42)) as store:
         offsets = {
             name: [store.group_offsets(name, topic) for topic in (topic_of(name), retry_topic_of(name))]
