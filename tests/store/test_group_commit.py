@@ -201,13 +201,22 @@ class Stop(Exception):
 
 @pytest.fixture
 def interrupt() -> Iterator[Callable[[], None]]:
-    """Has the main thread raise Stop."""
+    """Has the main thread raise Stop, once. A signal that arrives when a wait has released the GIL and has not called
+    the system yet is looked at after that wait, by CPython; the next signal ends the wait."""
+    raised: list[bool] = []
 
     def stop(number: int, frame: object) -> None:
-        raise Stop
+        if not raised:
+            raised.append(True)
+            raise Stop
+
+    def interrupt() -> None:
+        while not raised:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            time.sleep(0.01)
 
     before = signal.signal(signal.SIGUSR1, stop)
-    yield lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+    yield interrupt
     signal.signal(signal.SIGUSR1, before)
 
 
