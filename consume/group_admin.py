@@ -36,7 +36,7 @@ from .readers import without_joins
 from .retry.send_back import dead_letter_topic, retry_topic
 from .retry.sent_back import SentBack
 
-Readers = Mapping[GroupCoordinator, ConsumedStore]
+Coordinators = Mapping[GroupCoordinator, ConsumedStore]
 """Who balances groups of the store, and the store as each knows it."""
 
 
@@ -47,12 +47,12 @@ class GroupAdmin:
         self,
         store: MessageStore,
         table: GroupTable,
-        readers: Readers,
+        coordinators: Coordinators,
         pop: PopService,
         sent_back: SentBack,
         delete_topic: Callable[[str], None],
     ) -> None:
-        self._store, self._table, self._readers = store, table, readers
+        self._store, self._table, self._coordinators = store, table, coordinators
         self._pop, self._sent_back, self._delete_topic = pop, sent_back, delete_topic
 
     # -- what there is
@@ -110,7 +110,7 @@ class GroupAdmin:
 
     def _members(self) -> dict[str, list[Subscription]]:
         found: dict[str, list[Subscription]] = {}
-        for coordinator in self._readers:
+        for coordinator in self._coordinators:
             for member in coordinator.members():
                 found.setdefault(member.group, []).append(member)
         return found
@@ -172,7 +172,7 @@ class GroupAdmin:
 
     def _set(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         with self._without_changes(group):
-            for coordinator, consumed in self._readers.items():
+            for coordinator, consumed in self._coordinators.items():
                 if coordinator.has_group(group):
                     coordinator.reset_offsets(consumed, group, topic, offsets)
                     for queue_id in offsets:
@@ -267,7 +267,7 @@ class GroupAdmin:
     @contextmanager
     def _without_changes(self, group: str) -> Iterator[None]:
         """No member joins or leaves, unless it has died, and no round of the group is under way."""
-        with without_joins(self._readers), ExitStack() as held:
-            for coordinator in self._readers:  # in any order: the joins of all are locked
+        with without_joins(self._coordinators), ExitStack() as held:
+            for coordinator in self._coordinators:  # in any order: the joins of all are locked
                 held.enter_context(coordinator.between_rounds(group))
             yield

@@ -126,7 +126,8 @@ def _measure(
 ) -> tuple[list[Line], list[Outcome], bool]:
     """The lines, the outcomes, and whether a measurement failed: the others go on, because a run takes long."""
     plans, lines, rocketmq = contests_of(sizes, groups, options.rocketmq)
-    _announce(plans, groups, sizes, folder)
+    scan_plan = _scan_plan(sizes) if "scan" in groups and _has_spark() else None
+    _announce(plans, scan_plan, groups, sizes, folder)
     outcomes: list[Outcome] = []
     has_failed = False
 
@@ -155,8 +156,7 @@ def _measure(
                 except Exception as e:
                     note = failed(e)
                     tell([figure.missing(note) for figure in plan.figures])
-    if "scan" in groups and _has_spark():
-        scan_plan = _scan_plan(sizes)
+    if scan_plan is not None:
         names = {query.text: query.name for _, _, queries in scan_plan.stores for query in queries}
         try:
             found = scan_run.measure(scan_plan, folder)
@@ -189,7 +189,9 @@ def _sized(contest: Contest, case: Case, sizes: Sizes, folder: Path) -> Case:
     return replace(case, calls=calls, first_calls=calls if contest.fill == BY_SIZE else None)
 
 
-def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, folder: Path) -> None:
+def _announce(
+    plans: Sequence[Contest], scan_plan: scan_run.ScanPlan | None, groups: Sequence[str], sizes: Sizes, folder: Path
+) -> None:
     """Print how much the run writes. Raises UsageError if the disk has no room."""
     size = sizes.rounds * sum(_written_size(plan.fill, case, sizes) for plan in plans for case in plan.cases())
     room = COPIES_MAX * max(sizes.size, sizes.recovery_size) + (2 << 30)
@@ -198,8 +200,7 @@ def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, fol
         size, room = size + len(readers.KINDS) * sizes.rounds * needed, max(room, needed)
     if "device" in groups:
         size += 2 * sizes.device_steps * sizes.device_step_size
-    if "scan" in groups and _has_spark():
-        scan_plan = _scan_plan(sizes)
+    if scan_plan is not None:
         size, room = size + len(scan_plan.stores) * scan_plan.room, max(room, scan_plan.room)
     say(f"{', '.join(groups)}; {sizes.rounds} rounds, writing about {size_text(int(size))} below {folder.parent}")
     check_room(folder, room)

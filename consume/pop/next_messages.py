@@ -12,23 +12,13 @@ from ..group.initial_offset import start_offset
 from .pop_request import PopRequest
 
 
-def queues_not_at_end(store: MessageStore, group: str, queues: Sequence[QueueKey]) -> list[QueueKey]:
-    """Those of these queues, in their order, whose end is not the group's offset: a `get` of each costs five times as
-    much as one look at all ends."""
-    try:
-        ends = store.end_offsets(queues)
-    except FlightlogError:  # a `get` of each tells why
-        return [*queues]
-    return [queue for queue, end in zip(queues, ends, strict=True) if store.offsets.get(group, *queue) != end]
-
-
 def queues_to_pop(store: MessageStore, request: PopRequest, queues: Sequence[QueueKey]) -> Iterator[QueueKey]:
     """Those of these queues in which the group is not at the end, in their order. A receive that has enough with the
     first one has nothing dispatched."""
     ready = _ready(store, request, queues)
     if ready is not None:
         yield ready
-    yield from (queue for queue in queues_not_at_end(store, request.group, queues) if queue != ready)
+    yield from (queue for queue in _not_at_end(store, request.group, queues) if queue != ready)
 
 
 def _ready(store: MessageStore, request: PopRequest, queues: Sequence[QueueKey]) -> QueueKey | None:
@@ -41,6 +31,16 @@ def _ready(store: MessageStore, request: PopRequest, queues: Sequence[QueueKey])
         if start < end:
             return queue if dispatched.holds(queue, start, request.max_count) else None
     return None
+
+
+def _not_at_end(store: MessageStore, group: str, queues: Sequence[QueueKey]) -> list[QueueKey]:
+    """Those of these queues, in their order, whose end is not the group's offset: a `get` of each costs five times as
+    much as one look at all ends."""
+    try:
+        ends = store.end_offsets(queues)
+    except FlightlogError:  # a `get` of each tells why
+        return [*queues]
+    return [queue for queue, end in zip(queues, ends, strict=True) if store.offsets.get(group, *queue) != end]
 
 
 def next_messages(store: MessageStore, request: PopRequest, queue: QueueKey, room: int) -> tuple[int, GetResult]:
