@@ -28,12 +28,14 @@ from ..format.record import (
     born_host_size,
 )
 from ..scan.salvage import scans_past_damage
-from ..scan.scan import PIECE_SIZE, ReadPiece, SegmentScan
+from ..scan.scan import ReadPiece, SegmentScan
 from ..segments.log_files import LogFiles
 from ..segments.segment import Segment
 from ..settings import MAX_RECORD_SIZE
 from ..stored_message import StoredMessage, message_of_record
 
+READ_SIZE = 4 << 20
+"""Of one read call. What is looked at once for each takes 0.2 ms: a sixth of a `verify` by calls of half that."""
 WALK_END_TEXT = {
     WalkEnd.END: "the end of what may be read",
     WalkEnd.ROWS_FULL: "another record",
@@ -140,7 +142,7 @@ class LogReader:
             *(read, segment.base, segment.size, position, stop),
             check_crc=check_crc,
             check_crc_property=self.check_crc_property,
-            piece_size=max(PIECE_SIZE, stop - position) if mapped else PIECE_SIZE,
+            piece_size=max(READ_SIZE, stop - position) if mapped else READ_SIZE,
             first_piece_size=first_piece_size,
         )
 

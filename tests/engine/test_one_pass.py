@@ -50,7 +50,7 @@ def test_verify_of_a_log_in_many_pieces(damaged: bool, tmp_path: Path, monkeypat
         segment.write_bytes(raw)
     with flightlog.open_read_only(path) as view:
         at_once = view.verify()
-        monkeypatch.setattr(log_reader, "PIECE_SIZE", 256)
+        monkeypatch.setattr(log_reader, "READ_SIZE", 256)
         in_pieces = view.verify()
     assert in_pieces == at_once and in_pieces.records >= COUNT - 1
     assert at_once.is_clean is not damaged

@@ -71,7 +71,7 @@ def test_queues_made_from_what_was_noted_are_those_of_the_log(
     assert_clean: AssertClean,
 ) -> None:
     monkeypatch.setattr(recovery, "MOST_KEPT", most)
-    monkeypatch.setattr(log_reader, "PIECE_SIZE", 4096)
+    monkeypatch.setattr(log_reader, "READ_SIZE", 4096)
     settings = unflushed(queue_extension=extended)
     with flightlog.open(tmp_path / "live", settings) as store:
         put_all_kinds(store, with_batches)
