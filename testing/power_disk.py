@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,31 +88,35 @@ class PowerFile(RealFile):
         self._disk, self.inode = disk, inode
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        if self._disk.is_last():
-            whole_sectors = (position + len(data) // 2) // SECTOR_SIZE * SECTOR_SIZE - position
-            super().write(position, data[: max(whole_sectors, 0)])
-        self._disk.meet()
-        if self.inode is not None:
-            for at in range(position - position % PAGE_SIZE, position + len(data), PAGE_SIZE):
-                self.inode.lost.pop(at, None)
-        super().write(position, data)
+        with self._disk.lock:
+            if self._disk.is_last():
+                whole_sectors = (position + len(data) // 2) // SECTOR_SIZE * SECTOR_SIZE - position
+                super().write(position, data[: max(whole_sectors, 0)])
+            self._disk.meet()
+            if self.inode is not None:
+                for at in range(position - position % PAGE_SIZE, position + len(data), PAGE_SIZE):
+                    self.inode.lost.pop(at, None)
+            super().write(position, data)
 
     def resize(self, size: int) -> None:
-        self._disk.meet()
-        super().resize(size)
+        with self._disk.lock:
+            self._disk.meet()
+            super().resize(size)
 
     def allocate(self, position: int, size: int) -> None:
-        self._disk.meet()
-        super().allocate(position, size)
+        with self._disk.lock:
+            self._disk.meet()
+            super().allocate(position, size)
 
     def sync(self, part: MappedPart | None = None) -> None:
-        self._disk.meet()
-        if self.inode is not None:
-            now = os.pread(self.descriptor, self.size(), 0)
-            if self._disk.fails_syncs_of and self._disk.fails_syncs_of in str(self.path):
-                self.inode.lose(now)
-                raise SyncFailedError(self.path, os.strerror(errno.EIO))
-            self.inode.sync(now, *((part.start, part.stop) if part is not None else ()))
+        with self._disk.lock:
+            self._disk.meet()
+            if self.inode is not None:
+                now = os.pread(self.descriptor, self.size(), 0)
+                if self._disk.fails_syncs_of and self._disk.fails_syncs_of in str(self.path):
+                    self.inode.lose(now)
+                    raise SyncFailedError(self.path, os.strerror(errno.EIO))
+                self.inode.sync(now, *((part.start, part.stop) if part is not None else ()))
 
 
 class PowerFileSystem(FileSystem):
@@ -122,8 +127,9 @@ class PowerFileSystem(FileSystem):
         self._disk = disk
 
     def sync(self) -> None:
-        self._disk.meet()
-        self._disk.sync_all()
+        with self._disk.lock:
+            self._disk.meet()
+            self._disk.sync_all()
 
 
 class PowerDisk(RealDisk):
@@ -143,6 +149,8 @@ class PowerDisk(RealDisk):
         """Syncs of files whose path contains this fail as they do on Linux: the pages count as clean afterwards."""
         self.left: dict[Path, bytes] | None = None
         """What lay there when the process died."""
+        self.lock = threading.RLock()
+        """Held from the question whether this is the last change to its end: those of other threads are whole then."""
 
     # -- dying
 
@@ -169,69 +177,77 @@ class PowerDisk(RealDisk):
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
         if not writable:
             return super().open(path)
-        is_new = create and not path.exists()
-        if is_new:
-            self.meet()
-        file = super().open(path, writable=True, create=create)
-        if is_new and self._keeps_notes:
-            self.live[path] = Inode()
-            self._note(path.parent, {path.name: self.live[path]})
-        return PowerFile(self, file, writable, self.live.get(path))
+        with self.lock:
+            is_new = create and not path.exists()
+            if is_new:
+                self.meet()
+            file = super().open(path, writable=True, create=create)
+            if is_new and self._keeps_notes:
+                self.live[path] = Inode()
+                self._note(path.parent, {path.name: self.live[path]})
+            return PowerFile(self, file, writable, self.live.get(path))
 
     def open_unnamed(self, path: Path) -> PowerFile | None:
-        self.meet()
-        file = super().open_unnamed(path)
-        return None if file is None else PowerFile(self, file, True, Inode() if self._keeps_notes else None)
+        with self.lock:
+            self.meet()
+            file = super().open_unnamed(path)
+            return None if file is None else PowerFile(self, file, True, Inode() if self._keeps_notes else None)
 
     def link(self, file: DiskFile) -> None:
-        self.meet()
-        super().link(file)
-        assert isinstance(file, PowerFile)
-        if file.inode is not None:
-            self.live[file.path] = file.inode
-            self._note(file.path.parent, {file.path.name: file.inode})
+        with self.lock:
+            self.meet()
+            super().link(file)
+            assert isinstance(file, PowerFile)
+            if file.inode is not None:
+                self.live[file.path] = file.inode
+                self._note(file.path.parent, {file.path.name: file.inode})
 
     def rename(self, old: Path, new: Path) -> None:
-        self.meet()
-        if new in self.live:
-            self.live[new].last = new.read_bytes()
-        super().rename(old, new)
-        if self._keeps_notes:
-            assert old.parent == new.parent, "a rename between folders would need two of them at once"
-            self.live[new] = self.live.pop(old)
-            self._note(old.parent, {old.name: None, new.name: self.live[new]})
+        with self.lock:
+            self.meet()
+            if new in self.live:
+                self.live[new].last = new.read_bytes()
+            super().rename(old, new)
+            if self._keeps_notes:
+                assert old.parent == new.parent, "a rename between folders would need two of them at once"
+                self.live[new] = self.live.pop(old)
+                self._note(old.parent, {old.name: None, new.name: self.live[new]})
 
     def remove(self, path: Path) -> None:
-        self.meet()
-        if self._keeps_notes:
-            self.live[path].last = path.read_bytes()
-        super().remove(path)
-        if self._keeps_notes:
-            del self.live[path]
-            self._note(path.parent, {path.name: None})
+        with self.lock:
+            self.meet()
+            if self._keeps_notes:
+                self.live[path].last = path.read_bytes()
+            super().remove(path)
+            if self._keeps_notes:
+                del self.live[path]
+                self._note(path.parent, {path.name: None})
 
     def remove_folder(self, path: Path) -> None:
-        if path.exists():
-            self.meet()
-        super().remove_folder(path)
+        with self.lock:
+            if path.exists():
+                self.meet()
+            super().remove_folder(path)
 
     def make_folder(self, path: Path, *, syncs: bool = True) -> None:
-        if not path.exists():
-            self.meet()
-        super().make_folder(path, syncs=syncs)
+        with self.lock:
+            if not path.exists():
+                self.meet()
+            super().make_folder(path, syncs=syncs)
 
     def sync_folder(self, path: Path) -> None:
-        self.meet()
-        if not self._keeps_notes or not path.is_relative_to(self.root):
-            return
-        self._kept.setdefault(path, {})
-        self._survive(path, len(self._pending.get(path, ())))
-        for entry in os.scandir(path):
-            if entry.is_dir():
-                self._kept.setdefault(Path(entry.path), {})
-        for folder in [known for known in self._kept if path in known.parents and not known.exists()]:
-            self._kept.pop(folder)
-            self._pending.pop(folder, None)
+        with self.lock:
+            self.meet()
+            if not self._keeps_notes or not path.is_relative_to(self.root):
+                return
+            self._kept.setdefault(path, {})
+            self._survive(path, len(self._pending.get(path, ())))
+            for entry in os.scandir(path):
+                if entry.is_dir():
+                    self._kept.setdefault(Path(entry.path), {})
+            for folder in [known for known in self._kept if path in known.parents and not known.exists()]:
+                self._kept.pop(folder)
+                self._pending.pop(folder, None)
 
     def open_file_system(self, path: Path) -> FileSystem | None:
         return PowerFileSystem(self)

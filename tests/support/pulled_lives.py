@@ -144,7 +144,7 @@ class PulledLives:
             for before in range(number):
                 earlier = self.fates[before]
                 is_there = earlier.is_put and earlier.queue_id == fate.queue_id
-                is_over = not is_there or earlier.is_done or before in self._dead()
+                is_over = not is_there or earlier.is_done or self._is_dead(before)
                 assert is_over, f"{number} comes before {before}"
         else:
             is_known = message.attempt > fate.failures or (
@@ -153,6 +153,14 @@ class PulledLives:
             assert is_known, f"{number}: attempt {message.attempt}, {fate}"
             assert message.attempt <= fate.may_fail + 1, f"{number}: attempt {message.attempt}, {fate}"
         self.held.append(message)
+
+    def _is_dead(self, number: int) -> bool:
+        """The dead letter of what a process died in is put by the receive that hands out what lies behind, and is read
+        once it is synced."""
+        if number not in self._dead():
+            self.store.flush()
+            self._note_flushed()
+        return number in self._dead()
 
     def _may_be_a_second_copy(self, message: ReceivedMessage) -> bool:
         """A crash may repeat the delivery of a message that was delayed, and so of one that was sent back. Both copies

@@ -13,7 +13,9 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, Store, StoreSettings
+from flightlog.store.disk.disk import RealDisk
 from flightlog.testing import FaultyDisk, LogPositions, ManualClock, PowerDisk, kill, log_positions, open_small
+from flightlog.testing.power_disk import Died
 
 SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC)
 BY_HAND = StoreSettings.small(flush_interval_ms=3_600_000, queue_flush_interval_ms=3_600_000)
@@ -75,6 +77,30 @@ def test_a_power_cut_leaves_every_acknowledged_message(tmp_path: Path, seed: int
         disk.cut(dice)
     with open_small(tmp_path, SYNC, disk=disk) as again:
         assert bodies(again) == sent
+
+
+def test_what_a_thread_changes_is_whole_when_another_one_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a kill brought the old name of a file back, of which the disk knew nothing."""
+    disk, old, new = PowerDisk(tmp_path), tmp_path / "new.tmp", tmp_path / "new"
+    disk.open(old, writable=True, create=True).close()
+
+    def die() -> None:
+        with pytest.raises(Died):
+            disk.open(tmp_path / "other", writable=True, create=True)
+
+    dying, rename = threading.Thread(target=die), RealDisk.rename
+
+    def slow_rename(self: RealDisk, *paths: Path) -> None:
+        dying.start()
+        dying.join(0.1)
+        rename(self, *paths)
+
+    monkeypatch.setattr(RealDisk, "rename", slow_rename)
+    disk.die_after = 1
+    disk.rename(old, new)
+    dying.join()
+    disk.kill()
+    assert not old.exists() and new.exists()
 
 
 def test_positions_say_how_far_each_part_is(tmp_path: Path) -> None:
