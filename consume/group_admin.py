@@ -122,8 +122,7 @@ class GroupAdmin:
         Raises InvalidArgumentError, StoreClosedError, ForkedStoreError; and as `read` while it is iterated.
         """
         topic = dead_letter_topic(check_group(group))
-        found = self._store.topic(topic)
-        queue_ids = range(found.queue_count if found is not None else 0)
+        queue_ids = [queue_id for name, queue_id in self._store.queues() if name == topic]
         return chain.from_iterable(self._store.read(topic, queue_id) for queue_id in queue_ids)
 
     # -- offsets

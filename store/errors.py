@@ -259,9 +259,9 @@ class TooManyQueuesError(UsageError):
 
     def __init__(self, store: Path | str, topic: str, setting: str, found: int, limit: int) -> None:
         super().__init__(
-            f"{store}: topic {topic!r} has {setting}={found}, expected {limit} at most to subscribe or to send to it "
-            f"in turn. A wrong queue id or a wrong config/topics.json may have set it: lower it with "
-            f"update_topic({topic!r}, {setting}=...)"
+            f"{store}: topic {topic!r} has {setting}={found}, expected {limit} at most to subscribe to it, to receive "
+            f"from it or to send to it in turn. A wrong queue id or a wrong config/topics.json may have set it: lower "
+            f"it with update_topic({topic!r}, {setting}=...)"
         )
         self.store, self.topic, self.setting, self.found, self.limit = store, topic, setting, found, limit
 

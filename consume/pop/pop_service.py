@@ -43,7 +43,7 @@ from ...store.errors import (
 from ...store.queue_offsets import QueueKey
 from ...store.results import PutStatus
 from ...store.stored_message import StoredMessage
-from ...store.topic import Topic, TopicPermission
+from ...store.topic import Topic, TopicPermission, check_routable
 from ..group.consumed_store import Owner
 from ..group.group_settings import GroupSettings
 from ..group.group_table import GroupTable
@@ -118,6 +118,7 @@ class PopService:
         ]
         self._save_due_s: float | None = None
         self._save_interval_s = store.settings.offset_save_interval_ms / 1000
+        self._longest_ms = store.settings.timer_max_delay_s * 1000
         self._failure = ""
         self._warned_groups: set[str] = set()
         """Groups that were looked at for retries which a receive does not return."""
@@ -205,10 +206,6 @@ class PopService:
             self._woken(popped)
         return popped
 
-    @property
-    def _longest_ms(self) -> int:
-        return self._store.settings.timer_max_delay_s * 1000
-
     def _check_group(self, settings: GroupSettings) -> None:
         group = settings.name
         if not settings.is_enabled:
@@ -253,8 +250,8 @@ class PopService:
     def queue_keys(self, group: str, topic: str) -> Iterator[QueueKey]:
         """All queues that a receive reads."""
         for name in (topic, retry_topic(group, topic)):
-            found = self._store.topic(name)
-            yield from ((name, queue_id) for queue_id in range(found.read_queue_count if found else 1))
+            count = 1 if self._store.topic(name) is None else self._readable_count(name)
+            yield from ((name, queue_id) for queue_id in range(count))
 
     @contextmanager
     def expecting(self, wake_up: Notifiable, group: str) -> Iterator[None]:
@@ -271,10 +268,12 @@ class PopService:
 
     def _readable_count(self, name: str) -> int:
         topic = self._store.topic(name)
-        return topic.read_queue_count if topic is not None and TopicPermission.READ in topic.perm else 0
+        count = topic.read_queue_count if topic is not None and TopicPermission.READ in topic.perm else 0
+        check_routable(self._store.path, name, count, "read_queue_count")
+        return count
 
     def _check_topic(self, topic: str) -> None:
-        """Raises TopicNotFoundError, TopicPermissionError; UsageError for a store that delivers no timers."""
+        """Raises TopicNotFoundError, TopicPermissionError, TooManyQueuesError; UsageError where no timers run."""
         if not self._store.settings.deliver_delayed:
             raise UsageError(
                 "receive: the store was opened with deliver_delayed=False, so messages that are not acknowledged could "

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,7 @@ from ...store.format.message_id import decode_message_id
 from ...store.format.record import RETRY_TOPIC_PREFIX
 from ...store.format.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP, TRANSACTION_MASK
 from ...store.message import Message
+from ...store.queue_offsets import QueueKey
 from ...store.stored_message import StoredMessage
 from ...store.topic import Topic
 from .redrive_notes import LetterQueue, RedriveFile, RedriveNotes, UnderWay, is_in
@@ -80,6 +81,8 @@ class Letters(Protocol):
 
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]: ...
 
+    def queues(self) -> Mapping[QueueKey, tuple[int, int]]: ...
+
 
 class Planned(NamedTuple):
     """A dead letter that is to be redriven."""
@@ -118,11 +121,10 @@ def plan_redrive(store: Letters, notes: RedriveNotes, group: str, to: str | None
     """The dead letters of the group that were not redriven and match. Raises TopicNotFoundError, UsageError, and what
     `where` raises."""
     topic = dead_letter_topic(group)
-    found = store.topic(topic)
     redriven = notes.redriven.get(topic, {})
     wanted = where.matches if isinstance(where, SqlFilter) else where
     plan = Plan([], {})
-    for queue_id in range(found.queue_count if found is not None else 0):
+    for queue_id in [queue_id for name, queue_id in store.queues() if name == topic]:
         ranges = sorted(redriven.get(queue_id, []))
         offsets: list[int] = []
         for letter in store.read(topic, queue_id, on_corrupt="skip"):

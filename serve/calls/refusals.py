@@ -18,6 +18,7 @@ from ...store.errors import (
     QueueNotFoundError,
     RecordTooLargeError,
     StoreClosedError,
+    TooManyQueuesError,
     TopicNotFoundError,
     TopicPermissionError,
 )
@@ -34,6 +35,7 @@ OF_ERRORS: tuple[tuple[type[FlightlogError], int], ...] = (
     (TopicPermissionError, Code.FORBIDDEN),
     (QueueNotFoundError, Code.NOT_FOUND),
     (NoRouteError, Code.FORBIDDEN),
+    (TooManyQueuesError, Code.FORBIDDEN),
     (TimersCongestedError, Code.TOO_MANY_REQUESTS),
     (InvalidTimerError, Code.ILLEGAL_DELIVERY_TIME),
     (BodyTooLargeError, Code.MESSAGE_BODY_TOO_LARGE),

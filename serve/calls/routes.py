@@ -9,7 +9,7 @@ from typing import Any
 from ...consume.store import Store
 from ...produce.message_type import DELAY, FIFO, MIXED, TRANSACTION
 from ...store.errors import TopicExistsError
-from ...store.topic import MESSAGE_TYPE, NORMAL, Topic, TopicPermission
+from ...store.topic import MESSAGE_TYPE, NORMAL, Topic, TopicPermission, check_routable
 from . import checks
 from .brokers import ServedBroker, ServedBrokers
 from .context import Context
@@ -62,9 +62,11 @@ class Routes:
 
     async def having(self, name: str, brokers: Sequence[ServedBroker]) -> list[tuple[ServedBroker, Topic]]:
         """Those of these brokers that have a topic, each with the topic as it is there. Where it is not there it is
-        made, if clients may make topics. Raises Refused if none has it."""
+        made, if clients may make topics. Raises Refused if none has it, TooManyQueuesError."""
         found = [(each, each.store.topic(name)) for each in brokers]
         there = [(each, topic) for each, topic in found if topic is not None]
+        for each, topic in there:
+            check_routable(each.store.path, name, topic.queue_count, "queue_count")
         if len(there) == len(found):
             return there
         if self._auto_create:

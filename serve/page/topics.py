@@ -12,6 +12,7 @@ from ...consume.retry.send_back import dead_letter_topic
 from ...consume.store import Store
 from ...store.format.record import DEAD_LETTER_PREFIX, RETRY_TOPIC_PREFIX
 from ...store.stored_message import StoredMessage
+from ...store.topic import MAX_ROUTED_QUEUES
 from .site import Answer, Asked, PageError, bounds_by_topic, message_count
 
 LISTED = 25
@@ -77,7 +78,7 @@ def topic(asked: Asked) -> Answer:
         messages = list(reversed(read_some(asked.store, name, queue_id, start, stop)))
         older = start if start > first else None
     readers = [state for state in asked.store.groups().values() if name in state.topics]
-    queue_ids = sorted({*range(found.read_queue_count), *bounds})
+    queue_ids = sorted({*range(min(found.read_queue_count, MAX_ROUTED_QUEUES)), *bounds})
     return asked.page(
         "topic.html",
         name,

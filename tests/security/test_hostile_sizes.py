@@ -20,6 +20,7 @@ import pytest
 
 import flightlog
 from flightlog import CompressionType, FlightlogError, Message, StoreSettings
+from flightlog.handover import check
 from flightlog.produce.producer import Producer
 from flightlog.store.disk.disk import MAX_FILE_SIZE
 from flightlog.store.errors import (
@@ -337,6 +338,30 @@ def test_nobody_goes_through_very_many_queues(count: int, make_store: Make, frug
             with store.subscribe("huge", "g") as member:
                 assert len(member.queues) == 2
                 assert member.receive() is not None
+
+    frugal(use)
+
+
+@pytest.mark.parametrize("count", [(1 << 31) - 1, 4_000_000])
+def test_nobody_receives_or_redrives_through_very_many_queues(count: int, make_store: Make, frugal: Frugal) -> None:
+    """A group is refused such a topic by name; letters, retries and check points are looked for where there are any."""
+    root, receives = make_store(), {"readQueueNums": count, "writeQueueNums": count}
+    names = "huge", "%RETRY%g", "%RETRY%g_t", "%RETRY%left_t", "%DLQ%g", "rmq_sys_REVIVE_LOG_DefaultCluster"
+    table = dict.fromkeys(names, receives) | {"t": {"readQueueNums": 4, "writeQueueNums": 4}}
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+    def use() -> None:
+        with flightlog.open(root) as store:
+            for group, topic, name in (("g", "huge", "huge"), ("g", "t", "%RETRY%g_t")):
+                for wait_s in (0, 5):
+                    with pytest.raises(TooManyQueuesError, match=f"'{name}' has read_queue_count={count}"):
+                        store.receive(group, topic, wait_s=wait_s)
+            assert store.receive("h", "t")
+            with store.subscribe("t", "left") as member:
+                assert member.receive() is not None
+            assert list(store.dead_letters("g")) == []
+            assert len(store.redrive("g", dry_run=True)) == 0
+        check(root)
 
     frugal(use)
 

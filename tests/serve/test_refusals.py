@@ -244,6 +244,22 @@ def test_a_route_names_the_address_that_the_client_dialled(served: ServedStore, 
         assert list(queue.accept_message_types) == [1, 2, 3, 4]
 
 
+def test_a_topic_of_very_many_queues_is_refused_by_name(served: ServedStore, stub: MessagingServiceStub) -> None:
+    """To go through them would hold up every client."""
+    served.store.create_topic("huge", (1 << 31) - 1)
+    topic, group = definition.Resource(name="huge"), definition.Resource(name="billing")
+    answers = [
+        stub.QueryRoute(service.QueryRouteRequest(topic=topic), metadata=METADATA, timeout=60),
+        stub.QueryAssignment(service.QueryAssignmentRequest(topic=topic, group=group), metadata=METADATA, timeout=60),
+        stub.SendMessage(a_send("huge"), metadata=METADATA, timeout=60),
+        next(stub.ReceiveMessage(a_receive("huge"), metadata=METADATA, timeout=60)),
+    ]
+    for answer in answers:
+        assert answer.status.code == definition.FORBIDDEN and "update_topic('huge'" in answer.status.message
+    route = stub.QueryRoute(service.QueryRouteRequest(topic=definition.Resource(name="orders")), metadata=METADATA)
+    assert route.message_queues
+
+
 def test_a_topic_that_nobody_made_is_not_there(served: ServedStore) -> None:
     served.stop()
     served.auto_create = False

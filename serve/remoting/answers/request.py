@@ -19,6 +19,7 @@ from ....store.errors import (
     RecordTooLargeError,
     StoreClosedError,
     StorePoisonedError,
+    TooManyQueuesError,
     TopicNotFoundError,
     TopicPermissionError,
 )
@@ -36,6 +37,7 @@ OF_ERRORS: tuple[tuple[type[FlightlogError], ResponseCode], ...] = (
     (QueueNotFoundError, ResponseCode.SYSTEM_ERROR),
     (TopicPermissionError, ResponseCode.NO_PERMISSION),
     (NoRouteError, ResponseCode.NO_PERMISSION),
+    (TooManyQueuesError, ResponseCode.NO_PERMISSION),
     (InvalidTimerError, ResponseCode.MESSAGE_ILLEGAL),
     (InvalidTopicError, ResponseCode.MESSAGE_ILLEGAL),
     (BodyTooLargeError, ResponseCode.MESSAGE_ILLEGAL),

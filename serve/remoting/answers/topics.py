@@ -7,7 +7,7 @@ from typing import Any
 
 from ....consume.store import Store
 from ....store.errors import TopicExistsError, TopicNotFoundError
-from ....store.topic import Topic
+from ....store.topic import Topic, check_routable
 from ...brokers.broker import Broker
 from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
@@ -183,6 +183,7 @@ class Topics:
 
     def _statistics(self, topic: Topic) -> Answer:
         pairs = []
+        check_routable(self._store.path, topic.name, topic.queue_count, "queue_count")
         for queue_id in range(topic.queue_count):
             first, end = self._store.queue_bounds(topic.name, queue_id)
             stored_ms = self._stored_ms(topic.name, queue_id, end - 1) if end > first else 0

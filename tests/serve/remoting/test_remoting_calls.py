@@ -279,6 +279,19 @@ def test_a_batch_that_may_wait_for_the_disk_is_a_threads(
     assert_clean(served.path)
 
 
+def test_a_topic_of_very_many_queues_is_refused_by_name(served: RemotingStore, client: RemotingClient) -> None:
+    """To go through them would hold up every client."""
+    served.store.create_topic("huge", (1 << 31) - 1)
+    served.store.create_topic("orders", 4)
+    served.store.commit_offset("billing", "huge", 0, 0)
+    asked = {"consumerGroup": "billing", "group": "billing", "topic": "huge"}
+    body = json.dumps(asked | {"clientId": "c", "strategyName": "AVG", "messageModel": "CLUSTERING"}).encode()
+    for code in (RequestCode.QUERY_ASSIGNMENT, RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_CONSUME_STATS):
+        answer = client.call(code, asked, body)
+        assert answer.code != 0 and "update_topic('huge'" in (answer.remark or "")
+    assert client.call(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"}).code == 0
+
+
 def test_the_state_of_the_broker_is_what_the_store_knows(served: RemotingStore, client: RemotingClient) -> None:
     for _ in range(3):
         assert client.call(RequestCode.SEND_MESSAGE_V2, a_send(i="TAGS\x01a\x02"), b"body").code == 0
