@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -310,10 +311,15 @@ class Retention:
         return False
 
     def _warn_of_lag(self, segment: Segment) -> None:
-        """Log which groups have yet to consume messages of a segment that is to go."""
+        """Log which groups have yet to consume messages of a segment that is to go. A group that has begun in a topic
+        and not in one of its queues has read nothing of that."""
+        ids: defaultdict[str, list[int]] = defaultdict(list)
+        for (topic, queue_id), _ in self._dispatcher.table.items():
+            ids[topic].append(queue_id)
+        entries_below = self._dispatcher.entries_below
         for group, topics in self._offsets.by_group().items() if self._offsets is not None else ():
             for topic, offsets in topics.items():
-                count = sum(self._dispatcher.entries_below((topic, i), at, segment.end) for i, at in offsets.items())
+                count = sum(entries_below((topic, i), offsets.get(i, 0), segment.end) for i in ids[topic])
                 if count:
                     extra = {"path": str(self._path), "physical_offset": segment.base, "group": group, "topic": topic}
                     text = "%s is to go, and group %s has yet to consume %d messages of topic %s up to its end"

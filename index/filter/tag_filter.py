@@ -24,7 +24,10 @@ from ..queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, Units
 ALL = "*"
 SEPARATOR = "||"
 LOW_32_BITS = 0xFFFFFFFF
-SQL = re.compile(r"[<>=]\s*['\w]|\s(?:IN\s*\(|BETWEEN\s.*\sAND\s|IS\s+(?:NOT\s+)?NULL\b)", re.IGNORECASE)
+SQL = re.compile(
+    r"[<>=]\s*['\w.+-]|\s(?:IN\s*\(|BETWEEN\s.*\sAND\s|IS\s+(?:NOT\s+)?NULL\b|(?:CONTAINS|STARTSWITH|ENDSWITH|LIKE)\s*')",
+    re.IGNORECASE,
+)
 """A comparison of RocketMQ's SQL filters: taken for a tag it would leave out every message. Only looked for in what has
 a space inside: `a=b` is a tag."""
 JAVA_WHITESPACE = "".join(map(chr, range(ord(" ") + 1)))

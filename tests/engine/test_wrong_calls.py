@@ -91,6 +91,11 @@ READS: list[Row] = [
         "V", "tags", "flightlog.sql(", *(lambda s, t=t: s.read("t", tags=t) for t in ("a IS NOT NULL", "a in ('b')"))
     ),
     *each("V", "tags", "flightlog.sql(", lambda s: s.get("t", 0, 0, tags="color between 1 and 5")),
+    *each("V", "tags", "flightlog.sql(", *(lambda s, t=t: s.read("t", tags=t) for t in ("a > -5", "a >= .5"))),
+    *each(
+        *("V", "tags", "flightlog.sql("),
+        *(lambda s, w=w: s.read("t", tags=f"a {w} 'b'") for w in ("CONTAINS", "not startswith", "ENDSWITH", "like")),
+    ),
     *each("V", "tags='||'", "at least one tag", lambda s: s.read("t", tags="||")),
     *each("T", "filter='a > 5'", "flightlog.sql", lambda s: s.read("t", filter="a > 5")),
     *each("T", "filter='a > 5'", "flightlog.sql", lambda s: s.get("t", 0, 0, filter="a > 5")),
