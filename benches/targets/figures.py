@@ -293,7 +293,7 @@ def _reads(subject: str, rocketmq: Rocketmq, count: int) -> tuple[Figure, ...]:
     ]
     if RECOVER in own:
         text = f"recovery after a kill, {size_text(count * record_size(KB))} in memory"
-        found.append(Figure("recovery", text, 1, own[RECOVER], of=whole, unit="s", at_most=True))
+        found.append(Figure("recovery", text, 1, own[RECOVER], of=whole, unit="s", at_most=True, every=True))
     return tuple(found)
 
 

@@ -1,8 +1,9 @@
 """Recovery of the key index: which files are kept, and from which record on keys are put again.
 
-    last writer          kept flightlog            what the progress page says was synced RocketMQ, closed     every
-    file up to the first key that is missing between two files, or before the first one RocketMQ, killed     the same,
-    but a file that RocketMQ itself would not trust is checked entry by entry before
+    last writer          kept
+    flightlog            what the progress page says was synced
+    RocketMQ, closed     every file up to the first key that is missing between two files, or before the first one
+    RocketMQ, killed     the same, but a file that RocketMQ itself would not trust is checked entry by entry before
 
 RocketMQ loses keys after an unclean exit: it deletes files that its checkpoint does not cover and begins a new one
 further on. Such a hole is between two files or before the first one, where this finds it. And if a queue lacked an

@@ -3,10 +3,12 @@
 A healthy store is not scanned: the progress page and each queue's last entry decide from where on something may be
 damaged or not dispatched. The report names the scanned range.
 
-    last writer          scanned from flightlog, closed    nothing, if every queue's last entry meets its record; else
-    everything flightlog, killed    where queues were last synced RocketMQ, closed     the segment of the highest queue
-    entry (as RocketMQ 5.3) RocketMQ, killed     the newest segment whose first record is older than the checkpoint by
-    two minutes (RocketMQ trusts the checkpoint, which is ahead of its queues)
+    last writer          scanned from
+    flightlog, closed    nothing, if every queue's last entry meets its record; else everything
+    flightlog, killed    where queues were last synced
+    RocketMQ, closed     the segment of the highest queue entry (as RocketMQ 5.3)
+    RocketMQ, killed     the newest segment whose first record is older than the checkpoint by two minutes (RocketMQ
+                         trusts the checkpoint, which is ahead of its queues)
 
 If a queue then turns out to lack earlier entries, the scan starts again further back.
 """

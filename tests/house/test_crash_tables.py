@@ -35,6 +35,7 @@ RETRY, STARTS, ORDERED = (
     "consume/test_starts.py::test_",
     "consume/test_ordered.py::test_",
 )
+ORDERED_ATTEMPTS = "consume/test_ordered_attempts.py::test_"
 CONSUMER, CONSUMPTION = "consume/test_consumer.py::test_", "consume/test_consumption.py::test_"
 UNREAD_TOPIC = CONSUMPTION + "a_topic_that_no_group_consumes_keeps_its_segments_until_it_is_deleted"
 SEND_ASYNC, MESSAGE_TYPE = "produce/test_send_async.py::test_", "produce/test_message_type.py::test_"
@@ -164,7 +165,14 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Ordered consumption": {
         "a message fails": (ORDERED + "what_failed_blocks_its_queue_and_comes_before_all_others",),
-        "a message can never succeed": (RETRY + "an_ordered_message_blocks_its_queue_until_its_last_attempt",),
+        "a message can never succeed": (
+            RETRY + "an_ordered_message_blocks_its_queue_until_its_last_attempt",
+            ORDERED_ATTEMPTS + "a_message_that_fails_once_a_life_is_a_dead_letter_after_its_attempts",
+            ORDERED_ATTEMPTS + "the_next_member_goes_on_with_the_count",
+            ORDERED_ATTEMPTS + "of_a_batch_those_count_that_had_as_many_attempts_as_the_first",
+            ORDERED_ATTEMPTS + "a_group_that_is_told_to_go_on_elsewhere_begins_to_count_again",
+            ORDERED_ATTEMPTS + "attempts_at_what_a_power_cut_took_count_for_no_other_message",
+        ),
         "a rebalance moves the queue": (
             ORDERED + "a_queue_moves_once_what_is_at_work_has_ended",
             ORDERED + "a_listener_that_takes_its_time_keeps_its_lock",

@@ -184,7 +184,7 @@ def test_a_terminal_gets_tables_that_keep_their_numbers(rocketmq: Callable[[str]
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "--help", "--version"])
-def test_a_full_stdout_is_one_line_and_ends_with_4(clean_store: Path, command: str) -> None:
+def test_a_full_stdout_is_one_line_and_ends_with_5(clean_store: Path, command: str) -> None:
     """It was a traceback of 40 lines; what a short output says fails only when it is flushed."""
     arguments = [command] if command.startswith("-") else [command, str(clean_store)]
     with open("/dev/full", "w") as full:
@@ -196,7 +196,7 @@ def test_a_full_stdout_is_one_line_and_ends_with_4(clean_store: Path, command: s
     assert line.startswith("flightlog: stdout: ") and "incomplete" in line
 
 
-def test_no_stdout_at_all_ends_with_4(clean_store: Path) -> None:
+def test_no_stdout_at_all_ends_with_5(clean_store: Path) -> None:
     finished = subprocess.run(
         ["sh", "-c", 'exec "$0" -P -m flightlog info "$1" >&-', sys.executable, str(clean_store)],
         stderr=subprocess.PIPE,
