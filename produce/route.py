@@ -15,7 +15,7 @@ from ..store.message import Message
 from ..store.message_queue import MessageQueue
 from ..store.results import PutResult
 from ..store.settings import StoreSettings
-from ..store.topic import NORMAL, Topic, TopicPermission, check_routable
+from ..store.topic import NORMAL, Topic, TopicPermission, routable_queues
 from .send_errors import NoRouteError
 
 KNOWN_FOR_S = 1.0
@@ -109,5 +109,4 @@ def _write_queue_count(store: SendStore, name: str, topic: Topic | None) -> int:
     if topic is None:
         return store.settings.default_queue_count if store.settings.auto_create_topics else 0
     count = topic.write_queue_count if TopicPermission.WRITE in topic.perm else 0
-    check_routable(store.path, name, count, "write_queue_count")
-    return count
+    return len(routable_queues(store.path, name, count, "write_queue_count"))

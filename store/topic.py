@@ -199,11 +199,12 @@ def check_queue_count(name: str, value: object, low: int = 1) -> None:
     check_whole(name, value, low, INT32_MAX)
 
 
-def check_routable(store: Path | str, name: str, queue_count: int, kind: str) -> None:
-    """Raise TooManyQueuesError for a topic of a store, by path or name, that has too many queues to read or write them
-    in turn; `kind`: `read_queue_count` or `write_queue_count`."""
+def routable_queues(store: Path | str, name: str, queue_count: int, kind: str) -> range:
+    """Return the queue ids of a topic of a store, by path or name, to read or write them in turn; `kind`:
+    `read_queue_count`, `write_queue_count` or `queue_count`. Raises TooManyQueuesError for too many."""
     if queue_count > MAX_ROUTED_QUEUES:
         raise TooManyQueuesError(store, name, kind, queue_count, MAX_ROUTED_QUEUES)
+    return range(queue_count)
 
 
 def check_perm(value: object) -> TopicPermission:

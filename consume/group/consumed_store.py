@@ -14,7 +14,7 @@ from ...store.errors import FlightlogError
 from ...store.format.light_queues import is_light
 from ...store.message_queue import MessageQueue
 from ...store.queue_offsets import QueueKey
-from ...store.topic import TopicPermission, check_routable
+from ...store.topic import TopicPermission, routable_queues
 from ..retry.sent_back import SentBack
 from ..retry.starts import Starts
 from .group_table import GroupTable
@@ -67,7 +67,7 @@ class ConsumedStore:
         if is_light(topic):
             return range(1)
         found = self.store.topic(topic)
-        # How many there are is checked by `check_routable`: here even 2**31 - 1 cost nothing.
+        # How many there are is checked by `routable_queues`: here even 2**31 - 1 cost nothing.
         return range(found.read_queue_count) if found is not None and TopicPermission.READ in found.perm else ()
 
     def has_topic(self, topic: str) -> bool:
@@ -76,7 +76,7 @@ class ConsumedStore:
 
     def check_routable(self, topic: str) -> None:
         """Raises TooManyQueuesError if the topic has too many queues to share them out."""
-        check_routable(self.store.path, topic, len(self.queue_ids(topic)), "read_queue_count")
+        routable_queues(self.store.path, topic, len(self.queue_ids(topic)), "read_queue_count")
 
     def bounds(self, queue: MessageQueue) -> tuple[int, int]:
         """The offset of its first message, and one past its last."""

@@ -23,7 +23,7 @@ from typing import Protocol
 from ...index.filter.wanted import Wanted
 from ...store.errors import InconsistentGroupError, InvalidAllocationError, UsageError
 from ...store.message_queue import MessageQueue
-from ...store.topic import check_routable
+from ...store.topic import routable_queues
 from ..allocate.allocate import AllocationStrategy, Sharing
 
 log = logging.getLogger("flightlog.consume")
@@ -275,8 +275,8 @@ class Group:
             for topic in topics if source.is_usable else ():
                 found = source.queue_ids(topic)
                 self._seen[source.name, topic] = len(found)
-                check_routable(source.name, topic, len(found), "read_queue_count")
-                queues += (MessageQueue(topic, source.name, queue_id) for queue_id in found)
+                routable = routable_queues(source.name, topic, len(found), "read_queue_count")
+                queues += (MessageQueue(topic, source.name, queue_id) for queue_id in routable)
         if self.is_broadcasting:
             return {name: set(queues) for name in self._members}
         sharing = Sharing(self.name, queues, self._members)

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -27,6 +26,7 @@ from ...store.format import property_names as props
 from ...store.format.record import RETRY_TOPIC_PREFIX
 from ...store.settings import StoreSettings
 from ...store.stored_message import StoredMessage
+from ...store.topic import MAX_ROUTED_QUEUES, Topic
 from .check_point import (
     ACK_TAG,
     BATCH_ACK_TAG,
@@ -63,8 +63,8 @@ class PopDebts:
 def pop_debts(store: MessageStore, group: str, topics: Set[str]) -> PopDebts:
     """Count them. Raises as `read`."""
     retries = {retry_topic(group, topic) for topic in topics}
-    waiting = _unread(store, group, retries)
-    if not any(name.startswith(REVIVE_PREFIX) for name in store.topics(include_system=True)):
+    waiting = sum(_unread(store, group, name) for name in retries)
+    if not _revive_topics(store):
         return PopDebts(0, waiting)
     settled_ms = store.timers.settled_ms(store.clock.now_ms())
     if not settled_ms:  # the wheel is not open
@@ -121,7 +121,7 @@ def warn_of_pop_debts(stores: Iterable[MessageStore], group: str, topics: Set[st
 def warn_of_retries(store: MessageStore, group: str) -> None:
     """Log what waits in the retry topic that subscriptions of the group read, and a receive does not."""
     name = RETRY_TOPIC_PREFIX + group
-    count = _unread(store, group, {name})
+    count = _unread(store, group, name)
     if count:
         log.warning(
             "%s: group %s receives, and does not get the %d messages that its subscriptions sent back, in %r. Close "
@@ -131,9 +131,23 @@ def warn_of_retries(store: MessageStore, group: str) -> None:
         )
 
 
-def _unread(store: MessageStore, group: str, topics: Set[str]) -> int:
-    bounds, offset_of = store.queues().items(), partial(store.offsets.get, group)
-    return sum(max(end - max(offset_of(*key) or 0, first), 0) for key, (first, end) in bounds if key[0] in topics)
+def _unread(store: MessageStore, group: str, topic: str) -> int:
+    found = store.topic(topic)
+    count = 0
+    for queue_id in _queue_ids(found) if found else ():
+        first, end = store.queue_bounds(topic, queue_id)
+        count += max(end - max(store.offsets.get(group, topic, queue_id) or 0, first), 0)
+    return count
+
+
+def _revive_topics(store: AnyStore) -> dict[str, Topic]:
+    topics = store.topics(include_system=True)
+    return {name: topic for name, topic in topics.items() if name.startswith(REVIVE_PREFIX)}
+
+
+def _queue_ids(topic: Topic) -> range:
+    """A topic of more queues is refused by whoever puts to it in turn or reads it."""
+    return range(min(topic.read_queue_count, MAX_ROUTED_QUEUES))
 
 
 def _revive_records(
@@ -144,11 +158,12 @@ def _revive_records(
 ) -> Iterator[tuple[StoredMessage, bool]]:
     """Check points and acks, in the revive topics and on the wheel; whether they are worked off. A killed writer's
     wheel has some that are so."""
-    for topic, queue_id in [key for key in store.queues() if key[0].startswith(REVIVE_PREFIX)]:
-        over = worked_off.get(topic, {}).get(queue_id, -1)
-        recent = store.offset_at(topic, queue_id, max(settled_ms - RECENT_MS, 0))
-        for message in _read(store, topic, queue_id, min(recent, over + 1)):
-            yield message, message.queue_offset <= over
+    for name, topic in _revive_topics(store).items():
+        for queue_id in _queue_ids(topic):
+            over = worked_off.get(name, {}).get(queue_id, -1)
+            recent = store.offset_at(name, queue_id, max(settled_ms - RECENT_MS, 0))
+            for message in _read(store, name, queue_id, min(recent, over + 1)):
+                yield message, message.queue_offset <= over
     first_ms = max(settled_ms - settings.timer_max_delay_s * 1000, 0)
     for message in _read(store, TIMER_TOPIC, TIMER_QUEUE_ID, store.offset_at(TIMER_TOPIC, TIMER_QUEUE_ID, first_ms)):
         due_text = message.properties.get(props.TIMER_OUT_MS, "")

@@ -43,7 +43,7 @@ from ...store.errors import (
 from ...store.queue_offsets import QueueKey
 from ...store.results import PutStatus
 from ...store.stored_message import StoredMessage
-from ...store.topic import Topic, TopicPermission, check_routable
+from ...store.topic import Topic, TopicPermission, routable_queues
 from ..group.consumed_store import Owner
 from ..group.group_settings import GroupSettings
 from ..group.group_table import GroupTable
@@ -176,10 +176,10 @@ class PopService:
 
         Durable on return as a put is: who has the messages until when, and where the group goes on.
 
-        Raises TopicNotFoundError, TopicPermissionError, InconsistentGroupError if the group has subscriptions here,
-        also if one joins during the wait; UsageError with deliver_delayed=False or for a group that is not enabled;
-        InvalidArgumentError, CorruptRecordError at a damaged message, and as `put`; StoreClosedError, also if the store
-        is closed meanwhile.
+        Raises TopicNotFoundError, TopicPermissionError, TooManyQueuesError for a topic of over 65,536 queues;
+        InconsistentGroupError if the group has subscriptions here, also if one joins during the wait; UsageError with
+        deliver_delayed=False or for a group that is not enabled; InvalidArgumentError, CorruptRecordError at a damaged
+        message, and as `put`; StoreClosedError, also if the store is closed meanwhile.
         """
         self._store.check_usable()
         settings = self._groups.settings(check_group(group))
@@ -269,8 +269,7 @@ class PopService:
     def _readable_count(self, name: str) -> int:
         topic = self._store.topic(name)
         count = topic.read_queue_count if topic is not None and TopicPermission.READ in topic.perm else 0
-        check_routable(self._store.path, name, count, "read_queue_count")
-        return count
+        return len(routable_queues(self._store.path, name, count, "read_queue_count"))
 
     def _check_topic(self, topic: str) -> None:
         """Raises TopicNotFoundError, TopicPermissionError, TooManyQueuesError; UsageError where no timers run."""

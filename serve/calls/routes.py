@@ -9,7 +9,7 @@ from typing import Any
 from ...consume.store import Store
 from ...produce.message_type import DELAY, FIFO, MIXED, TRANSACTION
 from ...store.errors import TopicExistsError
-from ...store.topic import MESSAGE_TYPE, NORMAL, Topic, TopicPermission, check_routable
+from ...store.topic import MESSAGE_TYPE, NORMAL, Topic, TopicPermission, routable_queues
 from . import checks
 from .brokers import ServedBroker, ServedBrokers
 from .context import Context
@@ -66,7 +66,7 @@ class Routes:
         found = [(each, each.store.topic(name)) for each in brokers]
         there = [(each, topic) for each, topic in found if topic is not None]
         for each, topic in there:
-            check_routable(each.store.path, name, topic.queue_count, "queue_count")
+            routable_queues(each.store.path, name, topic.queue_count, "queue_count")
         if len(there) == len(found):
             return there
         if self._auto_create:

@@ -33,6 +33,7 @@ from flightlog.store.errors import (
     InvalidMessageError,
     InvalidSettingsError,
     InvalidTopicError,
+    QueueNotFoundError,
     StoreLockedError,
     StoreNotFoundError,
     TopicTooLongError,
@@ -204,6 +205,21 @@ def test_a_task_refuses_what_no_store_takes_and_leaves_no_file(
     with pytest.raises(kind, match=said):
         stage(tmp_path / "job", [batch(**columns)], text, topic=topic)
     assert list((tmp_path / "job").iterdir()) == []
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("made", 4), ("new", 64)])
+def test_a_queue_that_the_topic_does_not_have_fails_the_job_and_appends_nothing(
+    topic: str, partition: int, path: Path, tmp_path: Path
+) -> None:
+    """The hash of a key in place of a queue id is the classic."""
+    with flightlog.open(path) as store:
+        store.create_topic("made", 4)
+    before = bodies(path)
+    rows = batch(topic=["t", topic], value=[b"fine", b"x"], partition=[0, partition])
+    staged = stage(tmp_path / "job", [rows], "topic string, value binary, partition int")
+    with pytest.raises(QueueNotFoundError, match=topic):
+        append_files(path, [staged], None, 0)
+    assert bodies(path) == before
 
 
 MAP = "map<string,string>"

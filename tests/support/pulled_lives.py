@@ -140,6 +140,7 @@ class PulledLives:
         assert place_of(message) not in map(place_of, others), f"{number} is handed out twice from one place"
         assert is_copy or number not in self._dead(), f"{number} comes though it is a dead letter"
         assert message.attempt <= MAX_ATTEMPTS
+        self.held.append(message)
         if self.is_ordered:
             for before in range(number):
                 earlier = self.fates[before]
@@ -152,14 +153,14 @@ class PulledLives:
             )
             assert is_known, f"{number}: attempt {message.attempt}, {fate}"
             assert message.attempt <= fate.may_fail + 1, f"{number}: attempt {message.attempt}, {fate}"
-        self.held.append(message)
 
     def _is_dead(self, number: int) -> bool:
-        """The dead letter of what a process died in is put by the receive that hands out what lies behind, and is read
-        once it is synced."""
-        if number not in self._dead():
-            self.store.flush()
-            self._note_flushed()
+        """The dead letter of a message that a process died with is put by the receive that hands out the next one, and
+        is read once it is synced."""
+        if number in self._dead():
+            return True
+        self.store.flush()
+        self._note_flushed()
         return number in self._dead()
 
     def _may_be_a_second_copy(self, message: ReceivedMessage) -> bool:

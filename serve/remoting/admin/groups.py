@@ -10,7 +10,7 @@ from ....consume.group.group_errors import GroupNotFoundError
 from ....consume.group.group_settings import GroupSettings, changed_entry, new_entry, policy_from_json
 from ....consume.store import Store
 from ....store.errors import InvalidArgumentError
-from ....store.topic import check_routable
+from ....store.topic import routable_queues
 from ...brokers.off_loop import OffLoop
 from ..answers.members import Members
 from ..answers.request import Answer, Refused, Request
@@ -90,8 +90,7 @@ class Groups:
             if topic is None:
                 continue
             offsets = self._store.group_offsets(group, name)
-            check_routable(self._store.path, name, topic.read_queue_count, "read_queue_count")
-            for queue_id in range(topic.read_queue_count):
+            for queue_id in routable_queues(self._store.path, name, topic.read_queue_count, "read_queue_count"):
                 _, end = self._store.queue_bounds(name, queue_id)
                 at = offsets.get(queue_id, 0)
                 stored_ms = 0
@@ -144,9 +143,9 @@ class Groups:
         if timestamp_ms == NOW:
             return self._store.reset_offset(group, topic, "last")
         found = self._store.topic(topic)
-        count, offsets = 0 if found is None else found.read_queue_count, dict[int, int]()
-        check_routable(self._store.path, topic, count, "read_queue_count")
-        for each in range(count):
+        count = 0 if found is None else found.read_queue_count
+        offsets: dict[int, int] = {}
+        for each in routable_queues(self._store.path, topic, count, "read_queue_count"):
             place = self._store.offset_at(topic, each, max(timestamp_ms, 0))
             offsets |= self._store.reset_offset(group, topic, place, queue_id=each)
         return offsets

@@ -9,7 +9,7 @@ from ....consume.request_modes import POP, PULL, RequestMode, RequestModes
 from ....consume.store import Store
 from ....store.format.record import RETRY_TOPIC_PREFIX
 from ....store.message_queue import MessageQueue
-from ....store.topic import check_routable
+from ....store.topic import routable_queues
 from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
 from .directory import Directory
@@ -39,13 +39,11 @@ class Assignments:
         mode = self._modes.of(group, name)
         members = self._members.consumers.get(group)
         found_in = [(each, topic) for each, _ in self._directory.up() if (topic := each.store.topic(name)) is not None]
+        queues = []
         for broker, topic in found_in:
-            check_routable(broker.store.path, name, topic.read_queue_count, "read_queue_count")
-        queues = [
-            MessageQueue(name, broker.name, queue_id)
-            for broker, topic in found_in
-            for queue_id in ([ALL_QUEUES] if mode.name == POP else range(topic.read_queue_count))
-        ]
+            queue_ids = routable_queues(broker.store.path, name, topic.read_queue_count, "read_queue_count")
+            for queue_id in (ALL_QUEUES,) if mode.name == POP else queue_ids:
+                queues.append(MessageQueue(name, broker.name, queue_id))
         if not queues or members is None:
             return Answer.of({"messageQueueAssignments": None})
         if mode.name != POP:

@@ -15,6 +15,7 @@ from ....store.format.record import RETRY_TOPIC_PREFIX
 from ....store.format.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ....store.message import Message
 from ....store.results import PutResult, PutStatus
+from ....store.topic import routable_queues
 from ...brokers.off_loop import OffLoop, is_quick
 from ...metrics.traffic import Traffic
 from ..wire.codes import RequestCode, ResponseCode
@@ -92,7 +93,8 @@ class Sending:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
         topic = await self._topics.for_sending(messages[0].topic, request.whole("defaultTopicQueueNums", 0))
         if messages[0].queue_id is None:
-            queue_id = self._store.message_store.clock.now_ms() % max(topic.write_queue_count, 1)
+            queues = routable_queues(self._store.path, topic.name, topic.write_queue_count, "write_queue_count")
+            queue_id = self._store.message_store.clock.now_ms() % max(len(queues), 1)
             for message in messages:
                 message.queue_id = queue_id
         put_many = partial(self._store.put_many, messages)

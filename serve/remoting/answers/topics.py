@@ -7,7 +7,7 @@ from typing import Any
 
 from ....consume.store import Store
 from ....store.errors import TopicExistsError, TopicNotFoundError
-from ....store.topic import Topic, check_routable
+from ....store.topic import Topic, routable_queues
 from ...brokers.broker import Broker
 from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
@@ -75,6 +75,7 @@ class Topics:
         if topic is not None:
             reads, writes, perm = topic.read_queue_count, topic.write_queue_count, int(topic.perm)
             sys_flag = topic.sys_flag
+            routable_queues(broker.store.path, name, topic.queue_count, "queue_count")
         elif name == AUTO_CREATE_TOPIC and self._auto_create:
             reads = writes = broker.store.settings.default_queue_count
             perm, sys_flag = AUTO_CREATE_PERM, 0
@@ -183,8 +184,7 @@ class Topics:
 
     def _statistics(self, topic: Topic) -> Answer:
         pairs = []
-        check_routable(self._store.path, topic.name, topic.queue_count, "queue_count")
-        for queue_id in range(topic.queue_count):
+        for queue_id in routable_queues(self._store.path, topic.name, topic.queue_count, "queue_count"):
             first, end = self._store.queue_bounds(topic.name, queue_id)
             stored_ms = self._stored_ms(topic.name, queue_id, end - 1) if end > first else 0
             offsets = {"lastUpdateTimestamp": stored_ms, "maxOffset": end, "minOffset": first}

@@ -286,7 +286,8 @@ def test_a_topic_of_very_many_queues_is_refused_by_name(served: RemotingStore, c
     served.store.commit_offset("billing", "huge", 0, 0)
     asked = {"consumerGroup": "billing", "group": "billing", "topic": "huge"}
     body = json.dumps(asked | {"clientId": "c", "strategyName": "AVG", "messageModel": "CLUSTERING"}).encode()
-    for code in (RequestCode.QUERY_ASSIGNMENT, RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_CONSUME_STATS):
+    routes = RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.QUERY_ASSIGNMENT
+    for code in (*routes, RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_CONSUME_STATS):
         answer = client.call(code, asked, body)
         assert answer.code != 0 and "update_topic('huge'" in (answer.remark or "")
     assert client.call(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"}).code == 0
