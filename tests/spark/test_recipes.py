@@ -206,6 +206,15 @@ def test_a_recipe_as_it_stands(title: str, folder: Path, spark: SparkSession) ->
     EXPECTED[title](found, spark, folder)
 
 
+def run_sql(code: str, folder: Path, spark: SparkSession) -> None:
+    """Each statement, on the store of the folder instead of the one in `/data`. Tables and views are dropped later."""
+    code = code.replace("'/data/orders-store'", f"'{folder / 'orders-store'}'")
+    for statement in code.split(";\n"):
+        rows = spark.sql(statement).collect() if statement.strip() else []
+        if statement.startswith("SELECT"):
+            assert rows, statement
+
+
 def run_example(code: str, names: Found) -> None:
     exec(code, names)
     if "query" in names:
@@ -220,15 +229,25 @@ def test_the_examples_outside_of_the_recipes_run_one_after_the_other(tmp_path: P
     (folder / "lines").mkdir()
     (folder / "lines" / "first.txt").write_text("one\ntwo\n")
     text = DOCUMENT.read_text().replace(section("Recipes"), "")
-    examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    left_out = [example for example in examples if any(mark in example for mark in ELSEWHERE)]
+    examples = re.findall(r"^```(python|sql)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    left_out = [example for _, example in examples if any(mark in example for mark in ELSEWHERE)]
     assert len(left_out) == len(ELSEWHERE)
     names: Found = {}
-    for example in examples:
+    for language, example in examples:
+        if language == "sql":
+            run_sql(example, folder, spark)
+            continue
         if example in left_out or (STREAM_WRITE in example and not CAN_WRITE_STREAMS):
             continue
         slow_streams.begun(partial(run_example, in_folder(example, folder), names))
     assert names["spark"] is spark
+    assert {row.topic for row in spark.table("kept").select("topic").distinct().collect()} >= {"orders", "payments"}
+    inserted = {bytes(row.value) for row in spark.table("bodies").collect()}
+    assert {b"created", b"paid"} <= inserted
+    for name in ("kept", "bodies"):
+        spark.sql(f"DROP TABLE {name}")
+    for name in ("orders", "written"):
+        spark.catalog.dropTempView(name)
     with flightlog.open_read_only(folder / "orders-store") as view:
         rows = [message.keys for queue_id in range(4) for message in view.read("orders", queue_id)]
         assert all([str(number)] in rows for number in range(3))
