@@ -34,7 +34,7 @@ class BenchOptions(Options):
     pending: int | None = None
     """Timers."""
     sync_size: float | None = None
-    """Of a run of `make targets` with one thread of sync puts (MB), as `size` of its other runs."""
+    """Size for a `make targets` run with one thread of sync puts (MB), as `size` is for its other runs."""
     full: bool = False
 
 

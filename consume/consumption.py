@@ -55,7 +55,8 @@ Place = tuple[str, str, int]
 
 
 class StoreConsumption:
-    """Of one store; see engine/services/retention.py. One thread at a time. It does not hold the store's handle."""
+    """What one store has yet to hand out or deliver; see engine/services/retention.py. Not thread-safe. It does not
+    hold the store's handle."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = weakref.ref(store)

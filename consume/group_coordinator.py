@@ -94,7 +94,7 @@ class _MemberSlot:
 
 
 class _Consumers(NamedTuple):
-    """Of one group."""
+    """One group and the slots of its members."""
 
     group: Group
     slots: list[_MemberSlot]
@@ -127,7 +127,7 @@ class GroupCoordinator:
         """By group; its members hold it."""
         self._numbers = itertools.count(1)
         self._unsaved: set[Path] = set()
-        """Of stores, and of offsets on a member's side, that could not be written when it was last tried."""
+        """Paths of stores, and of offsets on a member's side, that could not be written at the last attempt."""
         self._is_closed = False
 
     # -- stores
@@ -456,7 +456,7 @@ class GroupCoordinator:
         return nullcontext() if consumers is None else consumers.group.between_rounds()
 
     def members(self) -> list[Subscription]:
-        """Of all groups."""
+        """The members of all groups."""
         with self._lock:
             return [member for member in self._subscriptions() if member.is_alive]
 

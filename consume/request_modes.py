@@ -21,7 +21,7 @@ PULL, POP = "PULL", "POP"
 
 @dataclass(frozen=True)
 class RequestMode:
-    """Of a group in a topic."""
+    """How a group consumes a topic."""
 
     name: str = PULL
     share_count: int = 0
@@ -29,7 +29,7 @@ class RequestMode:
 
 
 class RequestModes:
-    """Of a store that is open for writing. Safe from many threads."""
+    """The request modes of a store that is open for writing. Thread-safe."""
 
     def __init__(self, store: MessageStore) -> None:
         """Raises ConfigFileError, DiskError."""

@@ -77,7 +77,7 @@ def _lags(store: Store | ReadOnlyStore) -> Iterator[tuple[Labels, float]]:
 
 
 def group_labels(group: str, topic: str, *, is_retry: bool) -> Labels:
-    """Of a metric of a group in a topic."""
+    """Labels of a metric of a group in a topic."""
     is_system = is_system_group(group) or is_system_topic(topic)
     return {
         "consumer_group": group,

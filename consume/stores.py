@@ -128,7 +128,7 @@ class Stores:
 
     @property
     def names(self) -> list[str]:
-        """Of the stores that are read now: one that was closed is not."""
+        """Names of the stores that are being read; closed stores are left out."""
         return self._coordinator.store_names
 
     def group_offsets(self, group: str | int, topic: str) -> dict[MessageQueue, int]:

@@ -34,9 +34,9 @@ class TopicState:
     end_offset: int
     """One past the greatest queue offset."""
     first_store_timestamp_ms: int | None
-    """Of the oldest message that can be read; None without one."""
+    """Store time of the oldest message that can be read; None without one."""
     last_store_timestamp_ms: int | None
-    """Of the newest message that can be read; None without one."""
+    """Store time of the newest message that can be read; None without one."""
     groups: Mapping[str, int]
     """Each group that has offsets in the topic -> its lag there: messages between these and the ends of queues."""
 

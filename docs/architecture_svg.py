@@ -28,7 +28,7 @@ INK, FAINT, PAPER, ARROW = "#1f2328", "#59636e", "#fcfcfd", "#4b5563"
 
 @dataclass(frozen=True)
 class Colour:
-    """Of one room."""
+    """Colours of one room."""
 
     line: str
     fill: str

@@ -150,7 +150,7 @@ def live_statistics(
     delays: tuple[LevelState, ...],
     timers: TimerState | None,
 ) -> StoreStatistics:
-    """Of a store that is open for writing. Raises DiskError."""
+    """Return the statistics of a store that is open for writing. Raises DiskError."""
     position, index_position, flushed = dispatcher.position, dispatcher.index_position, log.flushed
     visible, end = log.visible, log.end
     lag = LagStatistics(
@@ -185,7 +185,8 @@ def view_statistics(
     end: int,
     delays: tuple[LevelState, ...],
 ) -> StoreStatistics:
-    """Of a read-only view: lags as the progress page has them, if flightlog wrote last. Raises DiskError."""
+    """Return the statistics of a read-only view: lags as the progress page has them, if flightlog wrote last. Raises
+    DiskError."""
     progress = shutdown_state.progress if shutdown_state.is_ours else None
     lag = LagStatistics(None, None, None, 0, None)
     if progress is not None:

@@ -93,7 +93,7 @@ class _Store:
     conf: BrokerConf | None
     survey: LogSurvey
     check_points: list[CheckPoint]
-    """Of messages that groups popped and did not acknowledge."""
+    """Check points of messages that groups popped and did not acknowledge."""
 
     @property
     def topics(self) -> list[str]:

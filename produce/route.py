@@ -55,7 +55,7 @@ class Route:
 
 
 class Routes:
-    """Of every topic that was asked for. Safe from many threads."""
+    """The routes of all topics that were sent to. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

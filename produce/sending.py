@@ -22,7 +22,7 @@ STORE_FAILED = (DiskError, StoreClosedError)
 ELSEWHERE = (*STORE_FAILED, TopicNotFoundError, QueueNotFoundError, TopicPermissionError)
 """Another store may take the message."""
 NOT_STORED = (DiskFullError, StoreClosedError, TopicNotFoundError, QueueNotFoundError, TopicPermissionError)
-"""Of those, the ones after which the store has nothing of it."""
+"""Errors after which nothing of the message is stored."""
 
 
 @dataclass(slots=True)

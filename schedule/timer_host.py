@@ -22,7 +22,7 @@ class TimerHost(Protocol):
         """Whether the last writer closed the store: then its log has lost nothing."""
 
     def queue_bounds(self) -> tuple[int, int]:
-        """Of the timer topic's queue: the first offset, and one past the last that can be read."""
+        """Bounds of the timer topic's queue: the first offset, and one past the last that can be read."""
 
     def read_queue(self, queue_offset: int, count: int) -> Sequence[StoredMessage]:
         """Up to `count` messages of the timer topic's queue from this offset on, without unreadable ones. Empty only if

@@ -270,7 +270,7 @@ class TimerLog:
         return found if found.is_sound else None
 
     def last_unit_of(self, base: int) -> TimerUnit | None:
-        """Of a full file."""
+        """The last unit of a full file."""
         return self.unit(base + (self.file_size - BLANK.size) // UNIT_SIZE * UNIT_SIZE - UNIT_SIZE)
 
     def remove_before(self, written_ms: int) -> int:

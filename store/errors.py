@@ -521,9 +521,9 @@ class DiskFullError(DiskError):
     """No room for the next blocks of the log. The message was not appended; reads go on."""
 
     results: Sequence[PutResult] = ()
-    """Of a `put_many`: what became of the messages before."""
+    """Results of the earlier messages of a `put_many`."""
     appended: AppendResult | None = None
-    """Of an `append_columns`: the rows before."""
+    """Result for the earlier rows of an `append_columns`."""
 
     def __init__(self, path: Path, wanted: int, detail: str) -> None:
         super().__init__(

@@ -56,7 +56,7 @@ class RateMeter:
             self._notes.append((now_s, count, size))
 
     def rates(self, now_s: float, count: int, size: int) -> tuple[float, float]:
-        """Of both a second, over the last 10 s or since the beginning; 0.0 in its first instant."""
+        """Counts and bytes per second, over the last 10 s or since the beginning; 0.0 in its first instant."""
         span_s = min(RATE_WINDOW_S, now_s - self._since_s)
         if span_s <= 0:
             return 0.0, 0.0

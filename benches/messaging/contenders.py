@@ -25,7 +25,7 @@ TOPIC, GROUP, QUEUES = "bench", "bench", 16
 LIST = 32
 """Messages at once; RocketMQ's limit of a pop."""
 WAIT_S, POLL_S = 0.5, 0.01
-"""Of a pop, and of a consumer of the SQLite table that polls."""
+"""Wait of a pop, and poll interval of a consumer of the SQLite table."""
 END = b"end"
 
 Take = Callable[[Sequence[bytes]], None]

@@ -58,7 +58,7 @@ class SeenFile:
         self.count = 0
         """Records."""
         self.failure: BaseException | None = None
-        """Of a sync, or of a rewrite that may have replaced the file: what was written since may be lost."""
+        """Failure of a sync, or of a rewrite that may have replaced the file: what was written since may be lost."""
 
     def read(self) -> Iterator[Note]:
         """The records that check, the oldest first. Raises DamagedStoreError if this is another kind of file."""

@@ -27,4 +27,4 @@ class BackOff:
 
 
 SUSPENSION = BackOff(1.0, 1.0)
-"""Of a queue that is consumed in order: RocketMQ's `suspendCurrentQueueTimeMillis`."""
+"""Back-off of a queue that is consumed in order: RocketMQ's `suspendCurrentQueueTimeMillis`."""

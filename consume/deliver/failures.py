@@ -26,7 +26,7 @@ OnDeadLetter = Callable[[ReceivedMessage], object]
 
 
 class Failures:
-    """Of the members of one group that does not broadcast. Safe from many threads."""
+    """Failure handling for the members of one group that does not broadcast. Thread-safe."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class ProcessQueue:
         self.waits_for_room = False
         """Whether it was not read because the limits left no room. Set by the member that has it."""
         self._sizes: dict[int, int] = {}
-        """Of each message at work, by queue offset."""
+        """Body size of each message at work, by queue offset."""
         self._order: deque[int] = deque()
         """The same offsets, ascending; those acknowledged go when they come first."""
 

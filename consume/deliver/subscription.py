@@ -113,7 +113,7 @@ class Subscription(AsyncSubscription):
 
     @property
     def _retry_topic(self) -> str | None:
-        """Of the group; None where there is none, or where it is one of the topics that were asked for."""
+        """The group's retry topic; None if there is none, or if it is one of the subscribed topics."""
         own = retry_topic(self.group)
         return None if self._failures is None or own in self.topics else own
 

@@ -25,7 +25,7 @@ Waiting = Callable[[MessageQueue], Iterable[ReceivedMessage]]
 
 
 class Suspects:
-    """Of one member. Not `is_active`: of a group that broadcasts, where nothing is noted and nothing was left."""
+    """The suspects of one member. If not `is_active`, its group broadcasts: nothing is noted, and nothing was left."""
 
     def __init__(
         self, stores: StoresNow, group: str, one_by_one: OneByOne, waiters: Waiters, *, is_active: bool
@@ -33,7 +33,7 @@ class Suspects:
         self._stores, self._group, self._one_by_one = stores if is_active else dict, group, one_by_one
         one_by_one.add_waiters(waiters)
         self._starts: dict[MessageQueue, Start] = {}
-        """Of the member's queues that have suspects: those from `first` on and below `end`."""
+        """The suspects of each of the member's queues that has any: those from `first` on and below `end`."""
         self._alone: tuple[MessageQueue, Start] | None = None
         """What was noted of the message that is out alone."""
         self._died_in: tuple[Place, int] | None = None

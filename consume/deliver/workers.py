@@ -23,7 +23,7 @@ _worker: ContextVar[int] = ContextVar("flightlog_worker")
 
 
 class Workers:
-    """Of one subscription. Whatever goes wrong in reading is told, and tried again."""
+    """Worker threads of one subscription. Every failure to read is reported, and the read is retried."""
 
     def __init__(
         self,

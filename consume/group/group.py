@@ -84,7 +84,7 @@ class Round:
     """What a round did."""
 
     changes: list[Change] = field(default_factory=list)
-    """Of every member that is in the group now, or had queues before."""
+    """Changes of every member that is in the group now, or had queues before."""
     is_balanced: bool = True
     """Whether everybody has what is theirs; if not, the next round comes after a second."""
     failures: list[BaseException] = field(default_factory=list)

@@ -15,7 +15,7 @@ from ...store.errors import InvalidArgumentError, WrongTypeError
 from ...store.format.record import RETRY_TOPIC_PREFIX
 
 Bounds = tuple[int, int]
-"""Of a queue: the offset of its first message, one past its last."""
+"""Bounds of a queue: the offset of its first message, and one past its last."""
 
 
 class StartFrom(enum.Enum):

@@ -44,7 +44,7 @@ class OffsetsFile(ConfigFile):
 
 
 class LocalProgress:
-    """Of one member. Safe from many threads."""
+    """Offsets that one member stores locally. Thread-safe."""
 
     def __init__(self, disk: Disk, folder: Path, group: str, stores: StoresNow) -> None:
         if group in (".", "..") or "/" in group or "\0" in group:

@@ -51,7 +51,7 @@ READ_COUNT: Final = 50_000
 
 @dataclass(frozen=True)
 class PopDebts:
-    """Of some topics of a group."""
+    """What pops owe in some topics of a group."""
 
     in_process: int
     retries: int

@@ -49,7 +49,7 @@ class OrderInfo:
 
     @property
     def handed_out(self) -> tuple[int, ...]:
-        """Of those, what the pop handed out."""
+        """The offsets of `waiting` that the pop handed out."""
         return tuple(offset for offset in self.waiting if self.visible_ms.get(offset) != NOT_HANDED_OUT)
 
     @property
@@ -71,7 +71,7 @@ class OrderInfo:
         return self.visible_ms.get(offset, self.pop_time_ms + self.invisible_ms)
 
     def deliveries(self, offset: int) -> int:
-        """Of this message, as far as they count, this pop included."""
+        """How many deliveries of this message count as attempts, including this pop."""
         is_counted = self.visible_ms.get(offset) != NOT_HANDED_OUT and offset not in self.uncounted
         return self.delivered.get(offset, 0) + is_counted
 

@@ -44,7 +44,8 @@ GroupQueue = tuple[str, str, int]
 
 
 class OrderTable:
-    """Of a store that is open for writing. Safe from many threads; who changes the info of a queue holds its lock."""
+    """The order infos of a store that is open for writing. Thread-safe; to change the info of a queue, hold its
+    lock."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store

@@ -39,7 +39,7 @@ from .popped import HandleWords, PopHandle, PoppedMessage, words_of
 
 
 class OrderedPop:
-    """Of one store. Safe from many threads."""
+    """Ordered pops from one store. Thread-safe."""
 
     def __init__(
         self,

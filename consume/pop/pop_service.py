@@ -84,7 +84,7 @@ class _Place:
 
 
 class PopService:
-    """Of one store. Safe from many threads."""
+    """Pops, acknowledgements and redelivery of one store. Thread-safe."""
 
     def __init__(
         self,

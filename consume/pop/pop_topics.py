@@ -7,7 +7,7 @@ from typing import Final
 from ...store.format.record import RETRY_TOPIC_PREFIX
 
 REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
-"""Of RocketMQ's revive topics; the name of the broker's cluster follows."""
+"""Prefix of RocketMQ's revive topics; the name of the broker's cluster follows."""
 REVIVE_TOPIC: Final = f"{REVIVE_PREFIX}DefaultCluster"
 REVIVE_QUEUE_COUNT: Final = 8
 ORDERED_REVIVE_QUEUE_ID: Final = 999

@@ -44,7 +44,7 @@ class _Renewed:
 
 
 class Renewals:
-    """Of one store. Safe from many threads."""
+    """Automatic renewals of the handles of one store. Thread-safe."""
 
     def __init__(self, clock: Clock, change: Callable[[PopHandle, int], PopHandle]) -> None:
         """`change` prolongs the handle that counts."""

@@ -33,7 +33,7 @@ class _Group:
 
 
 class DeadLetters:
-    """Of one store that is open for writing. Safe from many threads."""
+    """The dead letters of one store that is open for writing. Thread-safe."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store

@@ -61,7 +61,7 @@ class RedriveResult:
     by_topic: dict[str, int] = field(default_factory=dict)
     """Topic -> how many dead letters go to it."""
     message_ids: tuple[str, ...] = ()
-    """Of the dead letters, in their order; `message_by_id` reads one."""
+    """Ids of the dead letters, in their order; `message_by_id` reads one."""
 
     def __len__(self) -> int:
         return len(self.message_ids)
@@ -165,7 +165,7 @@ def settled(store: Letters, notes: RedriveNotes) -> RedriveNotes:
 
 
 class Redrive:
-    """Of one store that is open for writing. Safe from many threads: one call after the other."""
+    """Redrives dead letters of one store that is open for writing. Thread-safe: calls run one after the other."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store, self._file = store, RedriveFile(store.disk, store.path)

@@ -39,7 +39,7 @@ class UnderWay(NamedTuple):
     """A batch."""
 
     topic: str
-    """Of the dead letters."""
+    """Topic of the dead letters."""
     letters: dict[str, int]
     """Message id -> queue id."""
     places: list[tuple[str, int, int]]
@@ -54,7 +54,7 @@ class RedriveNotes(NamedTuple):
 
 
 class RedriveFile:
-    """Of one store. Used by one thread at a time."""
+    """The file of redrives of one store. Used by one thread at a time."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._file = ConfigFile(disk, root / FLIGHTLOG_FOLDER / REDRIVEN_FILE)

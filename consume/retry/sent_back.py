@@ -69,7 +69,7 @@ class _Group:
 
 
 class SentBack:
-    """Of one store that is open for writing. Safe from many threads."""
+    """Sends messages back to the retry topics of one store that is open for writing. Thread-safe."""
 
     def __init__(self, store: MessageStore, starts: Starts) -> None:
         self._store, self._starts = store, starts

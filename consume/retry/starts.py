@@ -86,7 +86,7 @@ class FailedAttempts(NamedTuple):
 
 
 class Starts:
-    """Of one store that is open for writing. Safe from many threads."""
+    """The slots of one store that is open for writing. Thread-safe."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk, self._path = disk, root / FLIGHTLOG_FOLDER / STARTS_FILE

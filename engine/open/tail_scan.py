@@ -32,7 +32,7 @@ from .shutdown_state import LastWriter, ShutdownState
 LOST_SECTOR = "a record whose topic or properties lost a sector"
 """Bytes that a disk writes atomically."""
 FIRST_PIECE_SIZE: Final = 64 << 10
-"""Of a walk that begins within a segment: mostly that is where the log ends, and nothing follows."""
+"""First read of a walk that begins within a segment: usually the log ends there, and nothing follows."""
 ROCKETMQ_BEGAN_MS = 1_325_376_000_000
 """2012-01-01: no checkpoint of RocketMQ names an earlier time."""
 STALE = "records that RocketMQ's recovery had thrown away"

@@ -167,8 +167,8 @@ class KeyQuery:
         return message if wanted.is_of(message) else None
 
     def _messages_with(self, record: StoredMessage, key: str, on_corrupt: OnCorrupt) -> list[StoredMessage]:
-        """Of a record with this key, newest first: itself, or those messages of the inner batch that have the key; all
-        of them where the key is the batch's alone."""
+        """Return the messages of a record that have this key, newest first: the record itself, or those messages of the
+        inner batch that have the key; all of them if the key is that of the batch alone."""
         if not record.sys_flag & INNER_BATCH:
             return [record]
         try:

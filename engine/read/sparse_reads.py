@@ -15,7 +15,7 @@ from ..read_only import ReadOnlyStore
 SPARSE: Final = 4
 """Records are sparse if they are less than one part in so many of what they lie in."""
 SAMPLE_ENTRIES: Final = 512
-"""Of each queue, to estimate the sizes of the others."""
+"""Entries that are sampled from each queue, to estimate the sizes of the others."""
 
 
 def expect_sparse_reads(view: ReadOnlyStore, bounds: Mapping[QueueKey, tuple[int, int]]) -> None:

@@ -100,7 +100,7 @@ def topic_traffic(
 
 
 class _Counts:
-    """Of one topic."""
+    """Counts of one topic."""
 
     def __init__(self) -> None:
         self.messages = 0

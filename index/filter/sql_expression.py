@@ -59,7 +59,7 @@ class Part:
     depth: int = 1
     """Calls within calls that an evaluation makes."""
     name: str = ""
-    """Of a property."""
+    """The name of a property."""
     constant: tuple[Value] | None = None
     """The value of a constant."""
 
@@ -98,7 +98,7 @@ def truth(part: Part) -> Part:
 
 
 def negative(part: Part) -> Part:
-    """Of what is no number: null."""
+    """Negate a number; null for anything else."""
     inner = part.evaluate
 
     def evaluate(properties: Properties) -> Value:

@@ -37,7 +37,7 @@ class IndexFileCheck:
     """Entries that say what another one of the same record says. No damage: RocketMQ indexes the record at the border
     of two lives twice, and a record may carry a key twice."""
     last_record: Entries | None = None
-    """Of the entries of the last record those that differ; that record may go on in the next file."""
+    """The distinct entries of the last record; that record may continue in the next file."""
 
 
 def check_file(

@@ -36,7 +36,7 @@ class IndexFolder:
         self.files: tuple[IndexFile, ...] = ()
         """The usable files, oldest first. The list is replaced, never changed."""
         self.headers: dict[int, IndexHeader] = {}
-        """Of each of them by its number, as read when it was loaded."""
+        """Header of each of these files by its number, as read when it was loaded."""
         self.unreadable: list[UnreadableFile] = []
         """Files that RocketMQ would take for index files, and that are left out here."""
         self.begun: list[Path] = []

@@ -122,8 +122,8 @@ def _search_at(file: DiskFile, header: IndexHeader, words: int, slots_end: int, 
 
 
 def _behind_used_slots(file: DiskFile, words: int, used: int, most: int) -> tuple[int, int] | None:
-    """Of the words behind the header: how many there are up to and with the `used`-th one that is not zero, and the
-    number of the next such word; of the next that is no number up to `most`, where slots have been written that the
+    """Return how many of the words behind the header there are up to and with the `used`-th one that is not zero, and
+    the number of the next such word; or of the next that is no number up to `most`, if slots have been written that the
     header does not count. (The hash of an entry hardly ever is one.)"""
     at = counted = end = 0
     while at < words:

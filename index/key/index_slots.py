@@ -62,7 +62,8 @@ def page_range(first: int, stop: int) -> tuple[int, int]:
 
 
 def link(in_slot: NDArray[np.int32], numbers: NDArray[np.int32], slots: Slots) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Of new entries `numbers` in these slots: each one's previous entry, and which are the last of their slot."""
+    """Return, for new entries `numbers` in these slots, each one's previous entry, and which are the last of their
+    slot."""
     order = np.argsort(in_slot, kind="stable")
     sorted_slots = in_slot[order]
     follows = np.empty(len(order), np.bool_)

@@ -23,9 +23,9 @@ class KeyEntries:
     key_hash: NDArray[np.int32]
     """As `index_file.key_hash`: 31 bits."""
     physical_offset: NDArray[np.int64]
-    """Of the record, in bytes; never descending."""
+    """Physical offset of the record, in bytes; never descending."""
     store_timestamp_ms: NDArray[np.int64]
-    """Of the record."""
+    """Store time of the record."""
 
     def __len__(self) -> int:
         return len(self.key_hash)
@@ -45,12 +45,13 @@ class LastPut(NamedTuple):
     """How far the keys of a log have been put somewhere, so that putting some of them again adds none twice."""
 
     physical_offset: int = -1
-    """Of the last record that a key was put of; -1 before any."""
+    """Physical offset of the last record that a key was put of; -1 before any."""
     key_count: int = 0
     """How many of its keys were put."""
 
     def unknown(self, keys: KeyEntries) -> KeyEntries:
-        """Of keys in the order of the log those that follow. A record's keys come all together, always in one order."""
+        """Return those of the keys, given in the order of the log, that follow. A record's keys come all together,
+        always in one order."""
         offsets = keys.physical_offset
         if offsets[0] > self.physical_offset:
             return keys

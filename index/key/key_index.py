@@ -30,7 +30,7 @@ class KeyIndex(IndexFolder):
         """None where the files have to be asked: at first, and while a put is under way, which an interrupt may end
         anywhere."""
         self._new_name = 0
-        """Of the file that is being made; an interrupted attempt is taken up again."""
+        """Name of the file that is being created; an interrupted attempt is resumed."""
         self.clear_count = 0
         """How often all files were removed: a search during which it changes may have missed some."""
 

@@ -61,7 +61,7 @@ class QueueFiles:
         self._disk, self._most = disk, most
         self._kept: dict[Path, _Kept] = {}
         self._lock = threading.Lock()
-        """Of who adds and removes."""
+        """Held to add or remove a file."""
         self._is_closed = False
 
     def __len__(self) -> int:

@@ -86,7 +86,7 @@ class CheckRound:
         self._over: set[int] = set()
         """Queue offsets of half messages that op messages name."""
         self._ops: list[tuple[int, int]] = []
-        """Of each op message: its queue offset, and the highest queue offset of a half message that it names."""
+        """The queue offset of each op message, and the highest queue offset of a half message that it names."""
         self._answered: set[tuple[object, ...]] = set()
         """The transactions that were answered for in this round. A round that a crash cut short leaves a half message
         twice, and under sync flush a commit record cannot be read before it is durable."""
@@ -303,5 +303,5 @@ class CheckRound:
 
 
 def _fields(half: StoredMessage) -> dict[str, object]:
-    """Of a log line about a half message."""
+    """Fields of a log line about a half message."""
     return {"physical_offset": half.physical_offset, "uniq_key": half.uniq_key}

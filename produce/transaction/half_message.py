@@ -46,7 +46,7 @@ TRANSACTION_ID = "__transactionId__"
 CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 IMMUNITY_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
-"""Of a half message that a broker has put back within its immunity time: where it was first."""
+"""Where a half message was first, if a broker has put it back within its immunity time."""
 
 OFFSET_DIGITS = 19
 NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -144,7 +144,7 @@ def op_message(half_queue_offsets: Iterable[int]) -> Message:
 
 
 def half_queue_offsets(op: StoredMessage) -> list[int]:
-    """Of the half messages that an op message says are over with."""
+    """Queue offsets of the half messages that an op message marks as ended."""
     if op.tags != OP_TAG:
         return []
     numbers = (whole(text) for text in op.body.decode("utf-8", "replace").split(","))

@@ -38,7 +38,7 @@ class OpenTransaction:
 
 
 class OpenTransactions:
-    """Of one store. Safe from many threads. It does not hold the store's handle."""
+    """The open transactions of one store. Thread-safe. It does not hold the store's handle."""
 
     def __init__(self, store: MessageStore) -> None:
         self._settings, self._clock = store.settings, store.clock

@@ -44,10 +44,10 @@ class Account:
     secret_key: str = field(repr=False)
     is_admin: bool
     topic_permission: Permission
-    """Of topics that have no permission of their own."""
+    """Permission for topics that have none of their own."""
     group_permission: Permission
     permissions: Mapping[str, Permission]
-    """Of topics by name, of groups with `GROUP_PREFIX` before it."""
+    """Permissions of topics by name, and of groups with `GROUP_PREFIX` before it."""
     trusts: Matches
     """Addresses from where this account needs no signature, and may do everything."""
 

@@ -20,7 +20,7 @@ class TooMuchAtWorkError(Exception):
 
 @dataclass(frozen=True)
 class Most:
-    """Of one client, or of one address."""
+    """Limits of one client, or of one address."""
 
     requests: int
     size: int

@@ -27,7 +27,7 @@ NAMES = {
     "groupPerms",
 }
 KEY_MIN_LENGTH = 7
-"""Of an access key and of a secret key."""
+"""Minimum length of an access key and of a secret key."""
 SIZE_MAX = 16 << 20
 PERMISSIONS = {
     "DENY": Permission.DENY,
@@ -52,7 +52,7 @@ def read_accounts(path: Path) -> Accounts:
 
 
 class _Reader:
-    """Of one file. Errors name what is wrong, and show a value only where it is no secret."""
+    """Reads one file. Errors name what is wrong, and show a value only if it is no secret."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

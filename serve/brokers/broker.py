@@ -30,7 +30,7 @@ class Broker:
 
     @classmethod
     def of(cls, store: Store) -> Broker:
-        """Of an open store. Once it is lost, it stays so."""
+        """The broker of an open store. Once the store is lost, it stays lost."""
         broker = cls(store.settings.broker_name, store.path)
         broker._store = store
         return broker

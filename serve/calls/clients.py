@@ -25,7 +25,7 @@ TelemetryCommand = REQUESTS["Telemetry"]
 GONE_S = 60.0
 """After how long without a stream and a heartbeat a client is forgotten."""
 PRODUCER_ATTEMPTS, PRODUCER_FIRST_MS, PRODUCER_LONGEST_MS, PRODUCER_MULTIPLIER = 3, 10, 1000, 2
-"""Of the tries of a producer (`grpcClientProducerMaxAttempts` and what follows it)."""
+"""Retry policy of a producer (`grpcClientProducerMaxAttempts` and the settings after it)."""
 CONSUMERS = {
     definition.ClientType.PUSH_CONSUMER,
     definition.ClientType.SIMPLE_CONSUMER,

@@ -13,7 +13,7 @@ CLIENT_ID = "x-mq-client-id"
 
 @dataclass(frozen=True)
 class Context:
-    """Of one call, from its headers."""
+    """The context of one call, from its headers."""
 
     client_id: str
     client_version: str

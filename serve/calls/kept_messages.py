@@ -26,7 +26,7 @@ GIVEN_BACK_MS = 1_000
 
 
 class KeptMessages:
-    """Of one broker. Safe from many threads: each step is one operation on a dict."""
+    """The messages that clients of one broker keep. Thread-safe: each step is one operation on a dict."""
 
     def __init__(self, broker: Broker, off_loop: OffLoop) -> None:
         self._broker, self._off_loop, self._in_flight = broker, off_loop, broker.traffic.in_flight

@@ -59,7 +59,7 @@ def status(code: int, text: str | None = None) -> Any:
 
 
 def milliseconds(duration: Any) -> int:
-    """Of a Duration or a Timestamp. Any numbers that a client can send give a number."""
+    """Milliseconds of a Duration or a Timestamp. Any numbers that a client can send give a number."""
     return int(duration.seconds) * 1000 + int(duration.nanos) // 1_000_000
 
 

@@ -128,7 +128,7 @@ def _permission(perm: TopicPermission) -> int:
 
 
 def _permissions(topic: Topic) -> list[int]:
-    """Of each queue: ids that are read and written first, then those that are one of the two."""
+    """Permission of each queue id: first those that are read and written, then those that are only one of the two."""
     reads = topic.read_queue_count if TopicPermission.READ in topic.perm else 0
     writes = topic.write_queue_count if TopicPermission.WRITE in topic.perm else 0
     if not reads and not writes:

@@ -33,7 +33,7 @@ CODES = (
     "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 )
 # fmt: on
-"""Of gRPC, by their numbers."""
+"""Status codes of gRPC, by number."""
 
 
 class LostError(Exception):

@@ -64,7 +64,7 @@ OF_PUTS: dict[int, type[InvalidMessageError]] = {
 }
 """What a store raises for a message that a server refuses with this code."""
 UNKNOWN = -1
-"""Of a number that the protocol does not tell."""
+"""Stands for a number that the protocol does not transmit."""
 
 
 @dataclass(frozen=True)

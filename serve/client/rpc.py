@@ -27,7 +27,7 @@ PAUSE_S = 0.05
 IDLE_S = 45.0
 """After how long without a call a connection is not used again: the server asks for a sign of life after 60 s."""
 CLIENT_VERSION = "5.1.0"
-"""Of the protocol: RocketMQ's clients of this version say all that is said here."""
+"""Protocol version: RocketMQ's clients of this version send all the fields that are sent here."""
 LOST = ("CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE")
 """gRPC's codes that leave it open what the server did."""
 

@@ -16,7 +16,7 @@ PREFIX_SIZE = 5
 OK, CANCELLED, INVALID_ARGUMENT, DEADLINE, EXHAUSTED, UNIMPLEMENTED, INTERNAL = 0, 1, 3, 4, 8, 12, 13
 """Status codes of gRPC."""
 UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
-"""Of the header grpc-timeout."""
+"""Time units of the header grpc-timeout."""
 
 
 class CallError(Exception):
@@ -52,7 +52,7 @@ class Call:
         self._received: bytes | bytearray = b""
         self._unacknowledged = 0
         self._arrived: asyncio.Future[None] | None = None
-        """Of a handler that waits."""
+        """Future of a handler that waits."""
         self._is_over = self._is_too_much = False
         # What the connection keeps of the stream.
         self.has_ended = self.is_answered = False
@@ -94,7 +94,8 @@ class Call:
             await self._arrived
 
     def _next_size(self) -> int:
-        """Of the next message; where it is not known yet, of an empty one, which is not there yet, either."""
+        """Size of the next message; as long as it is unknown, that of an empty one, which has not arrived yet,
+        either."""
         if len(self._received) < PREFIX_SIZE:
             return 0
         if self._received[0]:
@@ -151,7 +152,7 @@ class Call:
 
 
 def _timeout_s(text: str) -> float | None:
-    """Of the header grpc-timeout, such as `20S`; None if there is none that can be read."""
+    """Parse the header grpc-timeout, such as `20S`; None if it cannot be read."""
     unit = UNITS_S.get(text[-1:])
     if unit is None or not (text[:-1].isascii() and text[:-1].isdigit()) or len(text) > 9:
         return None

@@ -37,7 +37,7 @@ from .frames import (
 MAX_CONTINUATIONS = 64
 """Frames that a header block goes on in (CVE-2024-27316)."""
 MAX_BLOCK_SIZE = 256 << 10
-"""Of a header block as it comes: four times what it may be when it is decoded, which Huffman's code cannot reach."""
+"""Encoded size of a header block: four times the decoded limit, which Huffman's code cannot reach."""
 FIXED_SIZES = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
 OF_STREAMS = frozenset((DATA, HEADERS, PRIORITY, RST_STREAM, CONTINUATION))
 OF_CONNECTIONS = frozenset((SETTINGS, PING, GOAWAY))
@@ -49,7 +49,7 @@ Frame = tuple[int, int, int, bytes, int]
 
 
 class FrameReader:
-    """Of one connection."""
+    """Reads the frames of one connection."""
 
     def __init__(self) -> None:
         self._rest, self._preface = b"", PREFACE

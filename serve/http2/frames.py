@@ -16,7 +16,7 @@ MAX_FRAME_SIZE = 16 << 10
 MAX_STREAM_ID = (1 << 31) - 1
 MAX_WINDOW = (1 << 31) - 1
 FIRST_WINDOW = 65_535
-"""Of a connection, and of a stream until settings say otherwise."""
+"""Initial window of a connection, and of a stream unless settings change it."""
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 """Kinds."""
@@ -59,7 +59,7 @@ def window_update(stream_id: int, count: int) -> bytes:
 
 
 def number_of(payload: bytes) -> int:
-    """Of a WINDOW_UPDATE, without its reserved bit."""
+    """The number in a WINDOW_UPDATE, without its reserved bit."""
     return int(_U32.unpack(payload)[0]) & MAX_WINDOW
 
 

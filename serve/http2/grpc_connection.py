@@ -57,7 +57,7 @@ Handler = Callable[[Call], Awaitable[None]]
 
 
 class GrpcConnection(asyncio.Protocol):
-    """Of one client. `handle` serves its calls; `on_lost` is told when it is gone."""
+    """The connection of one client. `handle` serves its calls; `on_lost` is called when it is gone."""
 
     def __init__(
         self, handle: Handler, on_lost: Callable[[GrpcConnection], None], all_held: HeldByAddress | None = None
@@ -74,7 +74,7 @@ class GrpcConnection(asyncio.Protocol):
         self.answered: dict[int, Call] = {}
         """Those with it, of which the client has not sent all."""
         self._last_stream_id = 0
-        """Of the newest call."""
+        """Stream id of the newest call."""
         self._waiting: dict[int, Call] = {}
         """Those with bytes that wait for the client."""
         self._unsent_size = 0

@@ -20,9 +20,9 @@ from hpack.table import HeaderTable
 from .frames import COMPRESSION_ERROR, PROTOCOL_ERROR, FrameError
 
 MAX_LIST_SIZE = 64 << 10
-"""Of the headers of a call when they are decoded, counted as `MAX_HEADER_LIST_SIZE` is."""
+"""Decoded size of a call's headers, counted as `MAX_HEADER_LIST_SIZE` is."""
 TABLE_SIZE = 4096
-"""Of a client's dynamic table: what HTTP/2 has unless a server says otherwise."""
+"""Size of a client's dynamic table: HTTP/2's default unless a server says otherwise."""
 ENTRY_SIZE = 32
 """What HPACK counts for an entry besides its bytes."""
 MAX_NUMBER = 1 << 31

@@ -17,7 +17,7 @@ log = logging.getLogger("flightlog.serve")
 MAX_HELD_OF_CONNECTION = 64 << 20
 MAX_HELD_OF_ADDRESS = 256 << 20
 MAX_HELD = 512 << 20
-"""Of the server: requests that have not come whole, and answers that wait to be read."""
+"""Limit of the server: incomplete requests, and answers that wait to be read."""
 RESETS, RESETS_PER_S = 1000, 100.0
 """Calls that a client may open and reset at once, and those that it may go on to reset."""
 CONTROLS, CONTROLS_PER_S = 10_000, 1000.0

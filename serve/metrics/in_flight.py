@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class InFlight:
-    """Of one broker, since the server began. Safe from many threads."""
+    """Messages in flight of one broker, since the server started. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -19,7 +19,7 @@ from .watched import Watched
 
 
 class BrokerMetrics(Collector):
-    """Of several brokers. Safe from many threads."""
+    """Collects the metrics of several brokers. Thread-safe."""
 
     def __init__(self, brokers: Sequence[Watched]) -> None:
         self._brokers = brokers
@@ -45,7 +45,7 @@ class BrokerMetrics(Collector):
 
 
 def _metrics(store: Store, traffic: Traffic) -> Iterator[StoreMetric]:
-    """Of one store, without the labels that all have. Raises StoreClosedError, DiskError."""
+    """Metrics of one store, without the labels that all have. Raises StoreClosedError, DiskError."""
     yield from store_metrics(store)
     sent = [
         ({"topic": topic, "message_type": kind.lower(), "is_system": boolean(is_system_topic(topic))}, figures)

@@ -19,7 +19,7 @@ from .topics import read_some
 LISTED = 25
 """Messages of one level, the ones that are due first."""
 LOOKED_AT = 2000
-"""Of the timer topic, the newest: timers lie there in the order in which they were put."""
+"""How many messages of the timer topic are examined, the newest ones: timers are in it in the order of their puts."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Delayed:
     """Where it goes."""
     due_ms: int
     deliver_at_ms: int | None
-    """Of a timer that can be cancelled: the time that it was put with."""
+    """The time that a timer was put with, if it can be cancelled."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Refusal(Exception):
 
 
 class Guard:
-    """Of one page. Its secrets are new with every start."""
+    """Guards one page. Its secrets are new with every start."""
 
     def __init__(self, hosts: Iterable[str], *, can_write: bool, is_secure: bool) -> None:
         """`hosts`: names that the page has besides `localhost` and any IP address, which nobody can rebind."""

@@ -34,7 +34,7 @@ WAITING_MAX = 8
 
 
 class Live:
-    """Of one store. In one event loop."""
+    """Live events of one store. Used in one event loop."""
 
     def __init__(self, opened: Opened, off_loop: OffLoop) -> None:
         self._opened, self._off_loop = opened, off_loop

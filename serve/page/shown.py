@@ -16,7 +16,7 @@ TEXT, HEX, BASE64 = FORMS = ("text", "hex", "base64")
 CLIP_SIZE: Final = 4096
 """Bytes of a body that its message shows; the whole of it is a download."""
 PREVIEW_SIZE, PREVIEW_BYTES = 120, 24
-"""Of a body in a list: as text, and as hex."""
+"""Length of a body's preview in a list: as text, and as hex."""
 PREVIEWED_MAX = 1 << 20
 """Bytes that are made of a compressed body for a list."""
 HEX_ROW = 16

@@ -60,7 +60,7 @@ class Service:
         acl: AclFile | None,
         grpc_clients: Callable[[], Clients | None],
     ) -> None:
-        """Of the store that the broker has now. `acl`: who may do what; None: everybody everything."""
+        """Serve the store that the broker has now. `acl`: who may do what; None: everybody may do everything."""
         store, traffic = broker.store, broker.traffic
         self.store, self._acl = store, acl
         self.off_loop = OffLoop()

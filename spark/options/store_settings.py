@@ -13,7 +13,7 @@ from ...store.errors import InvalidSettingsError
 from ...store.settings import StoreSettings
 
 SETTINGS = StoreSettings()
-"""Of a store where no option says otherwise. The geometry of an existing store is adopted."""
+"""Settings of a store if no option says otherwise. The geometry of an existing store is adopted."""
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 

@@ -40,7 +40,7 @@ class WriteOptions:
     """None: each row has its own."""
     staging: Path
     settings: StoreSettings = SETTINGS
-    """Of the store while rows are appended."""
+    """Settings of the store while rows are appended."""
 
 
 def default_staging(root: Path) -> Path:

@@ -86,7 +86,8 @@ READ_ONLY_LOG = "readOnlyCommitLogStorePaths"
 BROKER_NAME = "brokerName"
 
 CANCELLED_BY_TOPIC = "appendTopicForTimerDeleteKey"
-"""Of RocketMQ 5.5: whether a cancelled timer is named by its topic, too, as 5.3 and flightlog name it."""
+"""A setting of RocketMQ 5.5: whether a timer to be cancelled is named by its topic, too, as 5.3 and flightlog name
+it."""
 KEPT = frozenset({*NAMES.values(), ADDRESS, PORT, ROOT, COMMIT_LOG, READ_ONLY_LOG})
 """RocketMQ's names of the settings that are taken over. What becomes of the others: store/conf/broker_promises.py."""
 

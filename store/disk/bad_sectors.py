@@ -17,7 +17,8 @@ from .disk import Disk, DiskFile
 SECTOR_SIZE = 4096
 """Bytes that are given up at once: what disks and the page cache read at least."""
 MOST_SECTORS = 4096
-"""Of one file, after which a read that fails is given up as a whole: each try at a dying disk may take seconds."""
+"""Bad sectors of one file after which a failing read is given up as a whole: each try at a dying disk may take
+seconds."""
 UNREADABLE = frozenset({errno.EIO, errno.EBADMSG, getattr(errno, "ENODATA", errno.EIO)})
 """What a read answers at a bad sector, or where the file system's own checksum is wrong."""
 

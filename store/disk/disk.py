@@ -25,7 +25,7 @@ from .file_system import FileSystem, Unpromising, find_unpromising, open_file_sy
 from .identity import Identity, identity_of
 
 FILE_MODE = 0o644
-"""Of every file that is made, less what the umask takes; folders are made with 0o777, less the same."""
+"""Mode of every new file, before the umask; folders are created with 0o777, before the umask."""
 MAX_FILE_SIZE = (1 << 31) - 1
 """Bytes of a segment or a queue file: RocketMQ maps each as one. It limits what a file's length can make us allocate,
 for that length says how many entries a file has."""
@@ -184,7 +184,7 @@ class RealFile(HintedFile):
         self.descriptor = descriptor
         self._writable = writable
         self._identity: Identity | None = None
-        """Of the open file, once it was asked for."""
+        """Identity of the open file, once it has been read."""
 
     def size(self) -> int:
         return os.fstat(self.descriptor).st_size

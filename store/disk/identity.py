@@ -27,7 +27,7 @@ LINK_COUNT_AT, INODE_AT, DEVICE_AT = 16, 32, 136
 
 
 class Identity(NamedTuple):
-    """Of a file, while it exists."""
+    """Identity of a file, while it exists."""
 
     device: tuple[int, int]
     """Major and minor number."""
@@ -41,8 +41,8 @@ def statx_function() -> Callable[[int, bytes, int, int, object], int] | None:
 
 
 def identity_of(file: int | bytes) -> tuple[Identity, int]:
-    """Of an open descriptor, or of what a path leads to, with its number of names, which is 0 once they are removed.
-    Raises OSError, such as FileNotFoundError."""
+    """Return the identity of an open descriptor or of a path's target, and its number of names, which is 0 once they
+    are removed. Raises OSError, such as FileNotFoundError."""
     statx = statx_function()
     if statx is not None:
         found = ctypes.create_string_buffer(STATX_SIZE)

@@ -42,7 +42,7 @@ Inode = tuple[int, int]
 
 
 class _Token:
-    """Of one lock, in the registry."""
+    """The registry's token of one lock."""
 
     serves = False
     """Whether the progress page is the writer's own."""

@@ -115,7 +115,7 @@ class AtomicAppend:
         """Physical offset below which all but the held bytes is durable."""
         self._known = dict(known)
         self.next_offsets = dict[QueueKey, int]()
-        """Of the queues that the rows advance."""
+        """The next offset of each queue that the rows advance."""
         self.store_timestamp_ms = store_timestamp_ms
         self.has_begun = True
 

@@ -27,7 +27,7 @@ LOOKS = 64
 in a backup of a log, makes it twice; only bytes that were made for it make it a thousand times."""
 MAGIC_AT = 4
 PLACE = struct.Struct(">i24xq")
-"""Of a record: its size, and its own physical offset."""
+"""Part of a record's head: its size, and its own physical offset."""
 MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 
 

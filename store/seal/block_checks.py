@@ -18,7 +18,7 @@ from .seal import BLOCK_SIZE, Seal, read_seal
 
 
 class BlockChecks:
-    """Of one reader of a store that flightlog wrote last. Threads may share it."""
+    """Block checks of one reader of a store that flightlog wrote last. Thread-safe."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk, self._root = disk, root

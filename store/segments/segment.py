@@ -42,9 +42,9 @@ disk."""
 RELEASE_SIZE = 1 << 20
 """Pages of less than that are left to the sync."""
 PART_SIZE = 48 << 10
-"""Of so many bytes a sync takes no more than them."""
+"""Below so many bytes the whole file is synced: that writes no more than these bytes."""
 DEEP_SIZE = 64 << 20
-"""The same where pages are prepared so far ahead, or further: for a few bytes all of them would be written."""
+"""Unless pages are prepared further ahead than that: then the file's sync would write all of them for a few bytes."""
 
 KEPT_FREE_SIZE = 1 << 20
 """Bytes of disk that the log leaves free for small files and their folders."""

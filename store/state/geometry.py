@@ -33,7 +33,7 @@ KEYS = {
     "index_entries": "indexEntries",
     "queue_extension_file_size": "queueExtensionFileSize",
 }
-"""Of each setting, its name in the file."""
+"""Name of each setting in the file."""
 
 
 class Geometry:

@@ -11,7 +11,7 @@ from flightlog.tests.support.cut_fate import cut_power
 from flightlog.tests.support.mounts import Ext4
 
 SIZE = 16 << 30
-"""Of a file system for stores of the default sizes, whose files are mostly holes."""
+"""Size of a file system for stores of the default sizes, whose files are mostly holes."""
 
 
 class Place:

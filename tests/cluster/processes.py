@@ -32,10 +32,11 @@ PORTS = range(15_000, 32_000)
 BESIDE = (-2, 0, 1)
 """A broker also takes the port two below its own, for fast answers, and the one above, for slaves."""
 PARTS = 8
-"""Of the ports: each process that runs tests has its own, since it cannot see what another one is about to bind."""
+"""Parts of the port range: each process that runs tests has its own, since it cannot see what another one is about to
+bind."""
 PROXY_STARTS = 3
 NO_PROXY_TOPIC = "create system broadcast topic"
-"""Of what it logs then."""
+"""What a proxy logs in that case."""
 SHOWN = 3000  # characters of a log; the end says why
 LOG_FILES_OF_49 = ("logback_broker.xml", "logback_namesrv.xml")
 NO_LOG = '<configuration><root level="WARN"/></configuration>'

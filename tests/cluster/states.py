@@ -14,7 +14,7 @@ from flightlog.tests.support.remoting_client import RemotingClient
 PATIENCE_S = 240.0
 POLL_S = 0.1
 GET_SYNC_STATE_DATA = 1006
-"""Of a controller."""
+"""Request code of a controller."""
 
 
 def port_of(address: str) -> int:

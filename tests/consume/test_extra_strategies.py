@@ -85,7 +85,7 @@ def member_names(size: int) -> list[str]:
 
 
 def largest(strategy: AllocationStrategy, size: int) -> int:
-    """Of the members' parts."""
+    """Size of the largest of the members' parts."""
     found = list(owners(strategy, member_names(size)).values())
     return max(map(found.count, set(found)))
 

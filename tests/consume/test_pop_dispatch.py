@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NEVER_MS = 3_600_000
 LIST, COUNT = 32, 6_400
 RECORDS_SIZE = 700
-"""Of a check point and an acknowledgement, at least."""
+"""Bytes of the records of a check point and an acknowledgement, at least."""
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ def _described(line: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def described() -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Of a manifest's line, what `describe` says of a message."""
+    """Turns a line of a manifest into what `describe` returns for a message."""
     return _described
 
 

@@ -41,7 +41,8 @@ Place = tuple[str, int, int]
 
 
 def orders(rounds: int, dice: random.Random) -> Iterator[dict[str, Any]]:
-    """Of fifty rounds: 15 die in a batch, 10 in a roll, 5 at an allocation, 20 elsewhere or anywhere."""
+    """Orders for the rounds. Of fifty, 15 die in a batch, 10 in a roll, 5 at an allocation, 20 elsewhere or
+    anywhere."""
     plan = ["batch", "roll", "", "allocate", "sync", "batch", "roll", "derived", "batch", ""]
     for number in range(rounds):
         site = plan[number % len(plan)]

@@ -225,7 +225,7 @@ def test_checkpoint_and_progress_speak_only_of_what_is_durable(
     clock.step_ms = 1  # every record has a time of its own
     chance = random.Random(11)
     unsynced_queues: dict[Path, int] = {}
-    """Of queue files that were written since their last sync: below what physical offset they miss nothing."""
+    """Queue files that were written since their last sync, and below which physical offset each is complete."""
     newest_below: dict[int, int] = {0: 0}
     moments = 0
     is_quiet = True

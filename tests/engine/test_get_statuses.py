@@ -137,7 +137,7 @@ def test_the_rest_of_a_gone_segment_is_not_judged(removed: RemovedUnderQueues) -
 def test_segments_that_expire_under_an_open_view(
     golden_set: Callable[[str], GoldenSet], golden_copy: Callable[[str], Path]
 ) -> None:
-    """Of this store 583 messages had expired before; RocketMQ's retention now takes one more segment."""
+    """583 messages of this store had expired before; RocketMQ's retention now removes one more segment."""
     golden, root = golden_set("minoffset"), golden_copy("minoffset") / "store"
     places = {(m["topic"], m["queueId"], m["queueOffset"]): m["commitLogOffset"] for m in golden.put}
     with flightlog.open_read_only(root) as view:

@@ -86,7 +86,7 @@ def covered(path: Path, base: int = 0) -> int:
 
 @pytest.fixture
 def path(tmp_path: Path, assert_clean: AssertClean) -> Iterator[Path]:
-    """Of a closed store with 100 messages, in one block."""
+    """Path of a closed store with 100 messages, in one block."""
     with flightlog.open(tmp_path / "store", SETTINGS) as store:
         fill(store, 100)
     assert_clean(tmp_path / "store")

@@ -30,7 +30,7 @@ SMALL_FILES_SIZE = 256 << 10
 QUEUE_SIZE = 5000
 """Bytes that are read for a queue: a page of its entries, the first one, and its last record."""
 FETCHED_SIZE = 16 << 10
-"""Of the disk for a queue: the first and the last pages of its file, and those of its last record."""
+"""Bytes fetched from the disk for a queue: the first and the last pages of its file, and those of its last record."""
 RECORD_PAGES_SIZE = 16 << 10
 """What comes into the page cache for the last record of a queue."""
 HISTORIES = (1, 4, 16)

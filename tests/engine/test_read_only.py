@@ -167,8 +167,8 @@ def test_what_is_not_durable_is_not_visible_under_sync_flush(tmp_path: Path, ass
 def test_it_leaves_no_trace(
     tmp_path: Path, fingerprint: Callable[[Path], Fingerprint], watch_opens: WatchOpens
 ) -> None:
-    """Of a store of ours, closed or killed: no thread, no lock, no write; and `lock` is opened only to ask whether the
-    writer of a store that was not closed is alive."""
+    """A view of a store of ours, closed or killed, starts no thread, takes no lock and writes nothing; it opens `lock`
+    only to ask whether the writer of a store that was not closed is alive."""
     with flightlog.open(tmp_path / "s", SETTINGS) as store:
         store.put_many([message(i) for i in range(100)])
         pages = {name: (tmp_path / "s" / name).read_bytes() for name in ("abort", "flightlog/progress")}

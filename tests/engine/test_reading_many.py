@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("kernel")
 
 
 def fill(root: Path, *topics: str) -> None:
-    """Of each topic `COUNT` messages, over several segments and queue files."""
+    """Put `COUNT` messages of each topic, over several segments and queue files."""
     with flightlog.open(root, SETTINGS) as store:
         for i in range(COUNT):
             store.put_many([Message(topic, b"%05d" % i, tags="ab"[i % 2]) for topic in topics])

@@ -161,7 +161,7 @@ def test_queues_may_hold_nonsense(
 
 @pytest.mark.parametrize("hole", [*range(4), slice(0, 2), slice(1, 3)])
 def test_queues_may_have_holes(hole: int | slice, killed: Path, numbered: Numbered) -> None:
-    """Of the last three files of every queue: entries behind them are sound."""
+    """Holes in the last three files of every queue; the entries behind them are sound."""
     numbered.reboot(killed)
     for folder in sorted({path.parent for path in queue_files(killed)}):
         for path in sorted(folder.iterdir())[-3:]:

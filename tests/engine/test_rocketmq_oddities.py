@@ -237,7 +237,7 @@ def test_verify_names_filler(golden_set: GetSet) -> None:
 def test_opening_for_writing_mends_what_verify_says_it_mends(
     golden_copy: Callable[[str], Path], assert_clean: AssertClean
 ) -> None:
-    """Of the set whose torn record is in a queue and in the index."""
+    """The set whose torn record is in a queue and in the index."""
     path = golden_copy("abort-torn") / "store"
     with flightlog.open_read_only(path) as view:
         findings = view.verify().findings

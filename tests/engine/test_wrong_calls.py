@@ -141,7 +141,7 @@ READS: list[Row] = [
     *each("T", "include_system", "True or False", lambda s: s.topics(include_system="t")),
     *each("T", "name", "expected the name", lambda s: s.topic(5), lambda s: s.topic(None)),
 ]
-"""Of a store that is open for writing, and of a view."""
+"""Wrong calls of a store that is open for writing, and of a view."""
 
 PUTS: list[Row] = [
     *each("T", "message", "flightlog.Message", *(lambda s, m=m: s.put(m) for m in (b"x", None, "x", {"topic": "t"}))),

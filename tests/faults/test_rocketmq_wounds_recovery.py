@@ -119,7 +119,7 @@ def test_no_trust_in_rocketmqs_checkpoint_after_a_power_cut(
 
 
 def lose_sector(disk: PowerDisk, start: int, stop: int) -> None:
-    """Of [start, stop) of the first segment nothing has reached the disk, of everything else all has."""
+    """Write everything back, except for [start, stop) of the first segment."""
     segment = disk.root / "commitlog" / f"{0:020d}"
     for path in sorted(disk.live):
         disk.write_back(random.Random(1), whole=path)

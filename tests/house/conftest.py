@@ -92,7 +92,7 @@ class House:
         ]
 
     def imports(self, file: Path) -> list[Import]:
-        """Of a file that stays as it is: several rules ask about each, and parsing all of them takes seconds."""
+        """The imports of a file, cached: several rules ask about each file, and parsing all of them takes seconds."""
         if file not in self._imports:
             self._imports[file] = self._parsed_imports(file)
         return self._imports[file]

@@ -142,7 +142,7 @@ def test_a_header_alone_before_a_large_hole_tells_nothing(tmp_path: Path) -> Non
 
 
 def test_a_large_file_with_holes(tmp_path: Path) -> None:
-    """Of 120 MB, nearly all of them holes, and no usual ratio."""
+    """A file of 120 MB, nearly all of it holes, with an unusual ratio."""
     slots, entries = 1_000_000, 5_800_000
     path = tmp_path / "file"
     keys = [plain_index.Key(dice * 123_457 % 2**31, dice * 100, BEGIN_MS) for dice in range(1, 6)]

@@ -27,7 +27,7 @@ NAMES = [f"2023111422132000{i}" for i in range(3)]
 
 @pytest.fixture
 def keys() -> list[Any]:
-    """Of one hash, in three files: 27, 27, and 6."""
+    """Keys of one hash, in three files: 27, 27, and 6."""
     return [plain_index.Key(7, 100 * i, BEGIN_MS + 1000 * i) for i in range(60)]
 
 

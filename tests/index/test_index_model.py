@@ -54,7 +54,7 @@ class Life:
         return [bytes(file) for file in files[self.expired :]]
 
     def check_bytes(self) -> None:
-        """Of an index without anything unflushed."""
+        """Compare the files of an index without anything unflushed."""
         paths = sorted((self.folder / "index").iterdir()) if (self.folder / "index").exists() else []
         found, expected = [path.read_bytes() for path in paths], self.expected_files()
         assert len(found) == len(expected)

@@ -22,7 +22,7 @@ KEPT = 8
 
 
 def some_keys(count: int = COUNT) -> list[Any]:
-    """Of ten keys each has a hash of its own, and two share a slot."""
+    """Keys with a hash each; two of every ten share a slot."""
     return [plain_index.Key(i, 100 * i, BEGIN_MS + 777 * i) for i in range(count)]
 
 

@@ -38,7 +38,7 @@ SIZES = {"segmentSize": 4 << 20, "queueEntries": 20_000, "index": False, "retryF
 SETTINGS = StoreSettings(segment_size=4 << 20, queue_file_entries=20_000, key_index=False)
 TOPICS = {"single": 1, "spread": 3}
 MESSAGES = 12
-"""Of each topic."""
+"""Messages of each topic."""
 SHORT_MS, LONG_MS = 4_000, 3_600_000
 """Over before the group goes on; not over in a history."""
 AGAIN_MS = SHORT_MS + 5_000

@@ -62,7 +62,7 @@ def play_ours(root: Path, waves: list[Wave]) -> Player:
 
 
 def compare(theirs: Player, own: Player, seed: int, at_least: int) -> None:
-    """Of all groups but those that a busy machine made slow, which leave `at_least` so many."""
+    """Compare all groups but those that a busy machine made slow; at least `at_least` must be left."""
     groups = sorted({group for group, wave in own.seen if wave >= 0} - theirs.slow)
     assert len(groups) >= at_least, f"seed {seed}: {len(theirs.slow)} groups were too slow to compare: is it busy?"
     assert not theirs.missing & set(map(retry_topic_of, groups)), f"seed {seed}"

@@ -69,7 +69,7 @@ def _touches(tree: ast.AST, tests: Path) -> bool:
 
 
 def _helpers_touch(tree: ast.AST, tests: Path) -> Iterator[bool]:
-    """Of each helper that is imported, or run as a child: whether it touches."""
+    """Whether each helper that is imported, or run as a child, touches."""
     for path in _helpers(tree, tests).values():
         yield _module_touches(path, tests)
 

@@ -62,7 +62,7 @@ class Application:
             self.producer.transaction(Message(TOPIC, body, **fields)).unknown()  # type: ignore[arg-type]
 
     def look(self, after_ms: int = 7000) -> list[bytes]:
-        """Of whom was asked."""
+        """Run one check round, and return the bodies that it asked about."""
         self.clock.advance(after_ms)
         self.asked.clear()
         self.checker.check_now()

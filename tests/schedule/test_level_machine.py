@@ -45,7 +45,7 @@ class DelayMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.mode, self.number = mode, 0
         self.due_ms: dict[bytes, int] = {}
-        """Of every message that was put and may still be there."""
+        """Due time of every message that was put and may still be there."""
         self.lasting: set[bytes] = set()
         """Those that no power cut may take."""
         self.may_repeat: set[bytes] = set()

@@ -33,7 +33,7 @@ from flightlog.tools.counting_disk import CountingDisk
 
 WRITTEN_MS = 1_700_000_000_000
 FILE_SIZE = 52 * 10 + 40
-"""Of a file of ten units and a blank tail of 40 bytes."""
+"""Size of a file of ten units and a blank tail of 40 bytes."""
 
 
 def unit(number: int, *, previous: int = NO_POSITION, magic: int = 1, delay_ms: int = 60_000) -> TimerUnit:

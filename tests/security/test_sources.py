@@ -24,7 +24,7 @@ FORBIDDEN_MODULES = {
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_ATTRIBUTES = {("os", "system"), ("os", "popen"), ("builtins", "eval"), ("builtins", "exec")}
 YAML_CALLS = {"compose"}
-"""Of PyYAML, what makes nodes of a text, and no object of whatever type the text names."""
+"""The call of PyYAML that makes nodes of a text, and no object of whatever type the text names."""
 FORBIDDEN_KEYWORDS = {"shell", "allow_pickle"}
 
 

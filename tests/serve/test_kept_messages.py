@@ -32,7 +32,7 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
 
 @pytest.fixture
 def handle(store: Store) -> PopHandle:
-    """Of a message as a push consumer receives it."""
+    """Handle of a message as a push consumer receives it."""
     [popped] = store.receive("billing", "orders", invisible_ms=SLICE_MS, renew=True)
     return popped.handle
 

@@ -22,7 +22,7 @@ COUNT = 1000
 
 @pytest.fixture
 def conf(tmp_path: Path) -> Path:
-    """Of a store whose log lies on two disks; the store is beside it, and is written."""
+    """The conf of a store whose log is on two disks; the store is beside it, and is written."""
     path = tmp_path / "broker.conf"
     path.write_text(
         f"storePathCommitLog={tmp_path / 'disk-a'},{tmp_path / 'disk-b'}\n"

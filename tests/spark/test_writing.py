@@ -52,7 +52,7 @@ HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("v
 
 
 def schema(text: str) -> StructType:
-    """Of words as in SQL, without a session."""
+    """Make a schema from words as in SQL, without a session."""
     types = SPARK_TYPES | {"array<struct<key:string,value:binary>>": HEADERS}
     pairs = [field.split(" ") for field in text.split(", ")]
     return StructType([StructField(name, types[kind]) for name, kind in pairs])

@@ -16,7 +16,7 @@ from flightlog.store.errors import SymbolicLinkError
 
 
 def refused(*_: object) -> int:
-    """Of a container that knows no statx."""
+    """What statx answers in a container that does not know it."""
     ctypes.set_errno(errno.EPERM)
     return -1
 

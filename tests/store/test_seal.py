@@ -126,7 +126,7 @@ def test_a_segment_that_is_not_full_has_no_seal(rollover: LogReader) -> None:
 
 
 def test_boundaries_are_where_records_start(golden: Callable[[str], Path], tmp_path: Path) -> None:
-    """Of default sizes: the largest bodies have 4 MiB, so most blocks hold no boundary, and the others one."""
+    """With default sizes: the largest bodies have 4 MiB, so most blocks hold no boundary, and the others one."""
     source = golden("default-sizes") / "store" / "commitlog" / f"{0:020d}"
     disk = RealDisk()
     size, end = 12 << 20, 9_709_608

@@ -27,7 +27,7 @@ Found = dict[Place, tuple[int, str]]
 
 
 class Known:
-    """Of one store, over all its writers.
+    """What is known of one store, over all its writers.
 
     Messages:  an acknowledged one is there, once, at its place, unless retention took its segment; its inner batch is
                whole; nothing stands there twice, damaged or out of its thread's order; its key finds it
@@ -44,7 +44,7 @@ class Known:
         """Acknowledgements, by call."""
         self.checks = 0
         self.later: Later = cut_later.Later()
-        """Of the last look."""
+        """The delayed messages of the last look."""
         self._log_start = 0
         self._counts: list[int | None] = [None]
         """Queues that SETTLED may have; None: it may not be there."""

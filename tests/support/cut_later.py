@@ -17,11 +17,12 @@ CLOCK_STEP_MS = 1500
 
 
 class Later:
-    """Of one look at a store. Messages are known by their heads."""
+    """The delayed messages that one look at a store found. Messages are known by their heads."""
 
     def __init__(self) -> None:
         self._due_ms: dict[bytes, int] = {}
-        """Of what waits, or did; retention may have taken the record that waited, and left what was delivered."""
+        """Due times of what waits, or did; retention may have taken the record that waited, and left what was
+        delivered."""
         self._delivered: list[tuple[bytes, int]] = []
         """And the store time."""
 

@@ -41,7 +41,7 @@ PUTTERS = 3
 MESSAGES_A_PUTTER = 200
 TURNS_OF_THE_STEWARD = 12
 TURNS_OF_A_CLOSE = 20
-"""Of everybody, before the store is closed."""
+"""Turns that each thread has before the store is closed."""
 
 
 def write(place: Path, order: dict[str, Any], fate: Fate) -> None:

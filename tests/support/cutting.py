@@ -31,7 +31,7 @@ class Loss(NamedTuple):
     node: int
     """The number of the file or folder."""
     place: int = 0
-    """Of the change since the last sync, or of the sector."""
+    """The number of the change since the last sync, or of the sector."""
     version: int = 0
     """Which of the contents the sector or the length is of; 0: as of the last sync."""
 

@@ -34,7 +34,7 @@ from flightlog.tests.support.planning import plan
 from flightlog.tests.support.sound_records import stored_message
 
 MAX_READS, MAX_READ_SIZE, MAX_ONE_READ = 100_000, 256 << 20, 16 << 20
-"""Of one call; a sound store of these sizes takes a thousandth of it."""
+"""Limits of one call; a sound store of these sizes takes a thousandth of it."""
 MAX_MESSAGES = 100_000
 NEW = "new-topic"
 KEYS = ("Aa", "BB", "k1", "k2", "k3", "n7", "U00042", "b39", "order-000000")

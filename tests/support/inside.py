@@ -174,7 +174,7 @@ def is_hurried(store: AnyStore) -> bool:
 
 
 def flush_intervals_s(service: FlushService) -> tuple[float, float]:
-    """Of its looks, and of its rounds of retention."""
+    """Intervals of the service's looks, and of its rounds of retention."""
     return service._interval_s, service._clean_interval_s
 
 

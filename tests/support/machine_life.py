@@ -194,7 +194,7 @@ class Life(PuttingLife):
             self.check_report(view.verify())
 
     def release(self) -> None:
-        """Of what a life that went wrong has left open."""
+        """Release what a failed life has left open."""
         self.close_view()
         if self.store is not None:
             inside.maintenance(self.store).poison(InterruptedError("the life ended"))

@@ -20,7 +20,7 @@ from flightlog.store.disk.file_system import FileSystem, Unpromising
 from flightlog.store.errors import DiskFullError, FileGoneError
 
 Content = bytes | None
-"""Of a file; None: it is a folder."""
+"""Content of a file; None: it is a folder."""
 Tree = Mapping[str, Content]
 """Path below the root -> what is there. A folder stands in it as well as what is in the folder."""
 ROOM = 1 << 40
@@ -82,8 +82,8 @@ class Watcher(Protocol):
     """Who is told what happens to a disk."""
 
     def before(self, operation: str, path: Path, inode: Inode | None = None) -> None:
-        """Of everything but reads: write, resize, allocate, create, link, make_folder, rename, remove, sync,
-        sync_folder, sync_all; and of open. What this raises is raised by the disk, and nothing has happened."""
+        """Called before everything but reads: write, resize, allocate, create, link, make_folder, rename, remove, sync,
+        sync_folder, sync_all; and before open. What this raises is raised by the disk, and nothing has happened."""
 
     def unnamed(self, path: Path, inode: Inode) -> None:
         """A file was made that is to have this name."""

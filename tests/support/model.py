@@ -181,7 +181,7 @@ class Model:
         return [record for record in self.queues.get(key, ()) if record.stop <= end]
 
     def bounds(self, end: int) -> dict[QueueKey, tuple[int, int]]:
-        """Of the queues that have messages."""
+        """Bounds of the queues that have messages."""
         counts = {key: len(self.listed(key, end)) for key in self.queues}
         return {key: (0, count) for key, count in counts.items() if count}
 

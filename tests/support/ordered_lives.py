@@ -42,9 +42,9 @@ class OrderedFate:
     attempts: int = 0
     """Deliveries that were answered, and those that a crash hid."""
     hidden: int = 0
-    """Of those, how many may not have happened."""
+    """How many of `attempts` may not have happened."""
     attempt_id: str = ""
-    """Of the receive that returned it last."""
+    """Attempt id of the receive that returned it last."""
     handle: PopHandle | None = None
     """None also if a crash hid which handle counts."""
     invisible_until_ms: int = 0
@@ -91,7 +91,7 @@ class OrderedLives:
     mode: FlushMode
     fates: Fates = field(default_factory=dict)
     past: list[Moment] = field(default_factory=list)
-    """Of this life; the first one is what its opening found."""
+    """Moments of this life; the first one is what its opening found."""
     durable_end: int = 0
     """A power cut leaves the log up to here."""
     strays: list[PopHandle] = field(default_factory=list)

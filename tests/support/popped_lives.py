@@ -38,7 +38,7 @@ class Fate:
     attempts: int = 0
     """Deliveries that were answered, and those that a crash hid."""
     hidden: int = 0
-    """Of those, how many may not have happened."""
+    """How many of `attempts` may not have happened."""
     handle: PopHandle | None = None
 
 

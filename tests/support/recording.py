@@ -89,7 +89,7 @@ class Moment(Generic[Mark]):
     pending: Mapping[Folder, tuple[Change, ...]]
     """What has changed since, in order."""
     numbers: Mapping[object, tuple[int, str]] = field(repr=False)
-    """Of every Inode and Folder: a number, the same in every run, and what its name was when it was made."""
+    """Number of every Inode and Folder, the same in every run, and its name when it was made."""
 
     @property
     def is_sync(self) -> bool:

@@ -22,7 +22,7 @@ class Addressed(Protocol):
 
 @dataclass(frozen=True)
 class Address:
-    """Of a server in another process."""
+    """Address of a server in another process."""
 
     address: str
 

@@ -35,7 +35,8 @@ class Load:
     def __init__(self) -> None:
         self.next_numbers = [0] * SENDERS
         self.attempts = 0
-        """Of the ordered group: one that the server did not live through is made again, and gets its messages again."""
+        """Attempts of the ordered group: one that the server did not live through is made again, and gets its messages
+        again."""
         self.sent: set[str] = set()
         """Sends that were answered with OK."""
         self.tried: dict[str, set[str]] = {PLAIN: set(), ORDERED: set()}

@@ -95,8 +95,8 @@ class StageDisk(PowerDisk):
         return None if file is None else StageFile(self, file)
 
     def lose(self, path: Path, start: int, stop: int) -> None:
-        """Of the sectors in [start, stop) of a file, nothing has reached the disk since they were last synced. To be
-        followed by a cut that leaves all the rest."""
+        """Lose the sectors in [start, stop) of a file: nothing of them has reached the disk since they were last
+        synced. To be followed by a cut that leaves all the rest."""
         now, synced = path.read_bytes(), self.live[path].synced
         start -= start % SECTOR_SIZE
         stop = min(-(-stop // SECTOR_SIZE) * SECTOR_SIZE, len(now))
@@ -224,7 +224,7 @@ class Stage:
 
     @property
     def unsynced_bodies(self) -> set[bytes]:
-        """Of messages whose put has returned, and that nobody has flushed."""
+        """Bodies of messages whose put has returned, and that nobody has flushed."""
         return {body for _, body in self._unsynced.values()}
 
     def check_readable(self, store: Store) -> None:

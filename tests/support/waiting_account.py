@@ -95,7 +95,7 @@ class WaitingFound(Found):
 
     cancelled: set[int] = field(default_factory=set)
     due_ms: dict[int, int] = field(default_factory=dict)
-    """Of what waits, or did."""
+    """Due times of what waits, or did."""
     rolled: Counter[int] = field(default_factory=Counter)
     """Number -> how often it was parked again."""
     delivered: list[Delivered] = field(default_factory=list)

@@ -76,7 +76,7 @@ class Walk:
         self._look_at_rest()
 
     def release(self) -> None:
-        """Of what a life that went wrong has left open, as a killed process would."""
+        """Release what a failed life has left open, as a killed process would."""
         if self._view is not None:
             self._view.close()
         if self._store is not None:

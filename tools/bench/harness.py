@@ -41,7 +41,7 @@ class Options:
     seconds: float | None = None
     """About how long the run may take (s)."""
     size: float | None = None
-    """Of a store (MiB)."""
+    """Size of a store (MiB)."""
     master: str = "local[2]"
     no_spark: bool = False
     folder: Path | None = None

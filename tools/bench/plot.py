@@ -27,7 +27,7 @@ CURVES_MAX = 10
 """More lines cannot be told apart."""
 BAR_HEIGHT_INCHES, PANEL_HEIGHT_INCHES = 0.27, 4.5
 WIDTHS_INCHES = (9, 6)
-"""Of the first and the second panel of a row."""
+"""Widths of the first and the second panel of a row."""
 LEGEND_BELOW_INCHES = 0.5
 LABEL_MAX = 40
 """Letters: of longer ones there is room for one column."""

@@ -30,7 +30,7 @@ ROUNDS, QUICK_ROUNDS = 5, 2
 ROUND_S, QUICK_ROUND_S = 0.4, 0.25
 """A round of puts, preparations included, where `--seconds` does not say how long all of them may take."""
 TRIAL_PART = 0.25
-"""Of the seconds that a run may take, for the rounds that tell how many messages fit."""
+"""Part of the seconds of a run that is spent on the rounds that measure how many messages fit."""
 CLOSE_ENOUGH = 0.1
 """The part of its seconds by which a run may be late without a word."""
 QUICK_BODY_SIZES = (1024,)

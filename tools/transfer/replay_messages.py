@@ -11,7 +11,7 @@ from ...store.format import property_names as props
 from ...store.message import Message
 
 SENT = (props.TAGS, props.KEYS, props.UNIQ_KEY, props.SHARDING_KEY)
-"""Of the names that RocketMQ reserves, those that a client sets."""
+"""The names that RocketMQ reserves and that a client sets."""
 
 
 def replay_messages(

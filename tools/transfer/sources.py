@@ -150,7 +150,7 @@ def _kept_flags(sys_flag: int) -> int:
 
 
 def _time_ms(found: int | str) -> int:
-    """Of a number, or of text as `iso_time` writes it."""
+    """Milliseconds from a number, or from text as `iso_time` writes it."""
     if isinstance(found, int):
         return found
     if found.lstrip("-").isdecimal():

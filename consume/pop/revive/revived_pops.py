@@ -11,7 +11,7 @@ from ..check_point import CheckPointKey
 
 
 class RevivedPops:
-    """Of one store, shared by the queues of its revive topic. Not safe from several threads.
+    """What earlier lives of one store revived, shared by the queues of its revive topic. Not thread-safe.
 
     A retry topic is to be asked about before this life puts anything there: what is there by then is what counts, and
     what it costs in memory.

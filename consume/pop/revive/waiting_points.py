@@ -48,7 +48,7 @@ class PackedKeys:
 
 
 class WaitingPoints:
-    """Of one queue. Not safe from several threads."""
+    """The check points of one queue that are not over yet. Not thread-safe."""
 
     def __init__(self) -> None:
         self._keys = PackedKeys()

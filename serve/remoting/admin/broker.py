@@ -93,7 +93,7 @@ class Broker:
         return Answer.of({"table": {name: str(value) for name, value in table.items()}})
 
     def _since_start(self) -> dict[str, object]:
-        """Of what clients sent, and for how long the server has run."""
+        """What clients have sent since the server started, and for how long it has run."""
         sent = self._traffic.sent().values()
         count, size = sum(each for each, _ in sent), sum(each for _, each in sent)
         minutes, seconds = divmod((self._store.message_store.clock.now_ms() - self._started_ms) // 1000, 60)

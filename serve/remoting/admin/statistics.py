@@ -67,7 +67,7 @@ class Statistics:
         return Answer.of(self.figures(key))
 
     def figures(self, key: tuple[str, str]) -> dict[str, dict[str, Any]]:
-        """Of a sum, by window."""
+        """Figures of a sum, by window."""
         return {name: _figures(window, key) for name, window in self._windows.items()}
 
 

@@ -28,7 +28,7 @@ GONE_S = 120.0
 TAG, SQL = "TAG", "SQL92"
 BROADCASTING = "BROADCASTING"
 MAX_GROUPS, MAX_TOPICS = 256, 1024
-"""Of one client, and of one group of it: ours, so that a heartbeat is bounded."""
+"""Limits per client, and per group of a client: ours, so that a heartbeat is bounded."""
 
 
 @dataclass

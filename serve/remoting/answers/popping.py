@@ -109,7 +109,7 @@ class Popping:
         return Answer()
 
     async def ack_many(self, request: Request) -> Answer:
-        """Of several check points; in each a bit set of the messages behind its first one."""
+        """Acknowledge messages of several check points; each has a bit set of the messages behind its first one."""
         found = request.json().get("acks")
         if not isinstance(found, list):
             raise Refused(ResponseCode.SYSTEM_ERROR, "acks: expected a list")

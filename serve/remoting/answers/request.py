@@ -61,7 +61,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one request."""
+    """The answer to one request."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     body: bytes = b""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...results import PutResult
 
 BLANK_SIZE = 8
-"""Of the filler, for which a segment keeps room."""
+"""Size of the filler; a segment keeps room for it."""
 WAITS = "WAIT", "true"
 """The only special property that leaves a put ordinary. RocketMQ's Java clients set it in all messages."""
 QUEUES_MAX = 1 << 16

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 HOST_SIZES = 8, 20
-"""Of an IPv4 host and of an IPv6 one."""
+"""Size of an IPv4 host and of an IPv6 host."""
 
 Row = tuple[int, ...]
 """A row of `frame.FRAME_DTYPE`."""

@@ -30,7 +30,7 @@ class Plan:
     """What one call does."""
 
     sizes: list[int]
-    """Of the messages that it sends, which the server sends back."""
+    """Sizes of the messages that it sends, which the server sends back."""
     part: int
     """Bytes of a DATA frame."""
     padding: int | None

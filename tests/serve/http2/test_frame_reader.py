@@ -126,7 +126,7 @@ def test_another_beginning_ends_the_connection() -> None:
 
 
 def session() -> list[Frame]:
-    """Of a client, with a frame of each kind."""
+    """Frames of a client's session, one of each kind."""
     message = b"\0" + (1000).to_bytes(4, "big") + bytes(1000)
     return [
         SettingsFrame(0, {4: 1000, 5: 1 << 14, 1: 0}),

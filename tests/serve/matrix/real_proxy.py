@@ -29,13 +29,13 @@ ACCOUNT = {
     "authenticationMetadataProvider": f"{AUTHENTICATION}.LocalAuthenticationMetadataProvider",
     "initAuthenticationUser": json.dumps({"username": ACCESS_KEY, "password": SECRET_KEY}),
 }
-"""Of the broker, which keeps the accounts."""
+"""Settings of the broker, which keeps the accounts."""
 ACL = {
     "authenticationEnabled": True,
     "authenticationProvider": f"{AUTHENTICATION}.DefaultAuthenticationProvider",
     "authenticationMetadataProvider": "org.apache.rocketmq.proxy.auth.ProxyAuthenticationMetadataProvider",
 }
-"""Of the proxy, which asks the broker for them."""
+"""Settings of the proxy, which asks the broker for them."""
 START_S, LOOK_S = 240.0, 0.5
 
 

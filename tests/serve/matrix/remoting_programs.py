@@ -46,7 +46,7 @@ OF_ONE_RUN = (
 
 
 def remoting_differences(jars: Path, folder: Path) -> str:
-    """Of each program, the lines that only one of both printed; `folder` takes the stores."""
+    """The lines of each program that only one of both printed; `folder` takes the stores."""
     told = []
     for name, version, arguments in PROGRAMS:
         homes = [folder / f"{name}-{version}-{who}" for who in ("here", "rocketmq")]  # a client's own offsets lie there

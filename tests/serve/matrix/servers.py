@@ -37,7 +37,7 @@ class OurServer:
 
     @property
     def path(self) -> Path:
-        """Of the store."""
+        """Path of the store."""
         return self._served.path
 
     def has_dead_letter(self, group: str) -> bool:

@@ -41,7 +41,7 @@ def set_mode(client: RemotingClient, mode: str = "POP", **changes: Any) -> Comma
 
 
 def handles(found: Command) -> list[str]:
-    """Of the messages of an answer, as a client makes them of the header and as the records have them."""
+    """Handles of the messages of an answer, as a client makes them of the header and as the records have them."""
     fields = found.fields
     starts = {tuple(each.split(" ")[:2]): each.split(" ")[2] for each in fields["startOffsetInfo"].split(";")}
     made = []

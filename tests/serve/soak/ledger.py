@@ -27,7 +27,7 @@ class Ledger:
             self._file.write(f"S {body.decode()}\n")
 
     def received(self, consumers: str, bodies: Iterable[bytes]) -> None:
-        """Of one answer, in its order."""
+        """Record the messages of one answer, in its order."""
         with self._lock:
             now = time.monotonic_ns()
             self._file.writelines(f"R {consumers} {now} {body.decode()}\n" for body in bodies)

@@ -54,7 +54,7 @@ def served(folder: Path) -> Iterator[tuple[int, str]]:
 
 
 def memory_mib(pid: int) -> tuple[float, float]:
-    """Of a process: what it allocated, and that with the pages of files that it alone maps."""
+    """Memory of a process: what it allocated, and that with the pages of files that it alone maps."""
     fields = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:] if ":" in line
     )
@@ -88,7 +88,8 @@ def tell(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def growth(samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Of (seconds, MiB) after the warm-up: MiB a minute, and the part of the mean by which the line grows."""
+    """Growth over samples of (seconds, MiB) after the warm-up: MiB a minute, and the part of the mean by which the line
+    grows."""
     times, sizes = numpy.array(samples[int(len(samples) * WARM_UP) :]).T
     slope = float(numpy.polyfit(times, sizes, 1)[0])
     return slope * 60, slope * float(times[-1] - times[0]) / float(sizes.mean())

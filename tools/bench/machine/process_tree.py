@@ -24,7 +24,7 @@ class Usage:
     """Sums over processes; NaN where they cannot be told."""
 
     cpu_s: float
-    """Of all of them."""
+    """CPU time of all of them."""
     read_size: float
     """Bytes that read calls returned to those that are not Java: files for the most part, and a task's few orders."""
     daemons: frozenset[int] = frozenset()
@@ -45,7 +45,7 @@ class Usage:
 
 
 def usage_below(pid: int) -> Usage:
-    """Of every descendant of this process, and not of itself."""
+    """The usage of all descendants of this process, without itself."""
     at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     ticks = read_size = 0
     daemons, starts = set(), {}

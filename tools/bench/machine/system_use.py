@@ -8,7 +8,7 @@ import resource
 from ..case import Outcome, Sample
 
 FAULTS, SYSTEM = "page faults", "system µs"
-"""Of all threads of this process; the latter is CPU time in the kernel, a message."""
+"""Page faults of all threads of this process, and their CPU time in the kernel, a message."""
 SPREAD_MAX = 0.35
 """Rounds that differ by more are explained."""
 

@@ -24,7 +24,7 @@ CLIENTS = (1, 8, 64)
 BATCH = 32
 BATCH_CLIENTS = RECEIVERS = 8
 LEFT_PART = 0.8
-"""Of the messages that wait, this part is received in the clock: no client has to wait for the last ones."""
+"""Part of the waiting messages that is received while the clock runs: no client has to wait for the last ones."""
 RATE, PACED_COUNT, QUICK_PACED_COUNT = 100.0, 500, 50
 DRAIN_COUNT, QUICK_DRAIN_COUNT = 10_000, 640
 SEND_S, QUICK_SEND_S = 2.0, 0.3

@@ -93,8 +93,8 @@ def rocketmq_running(
 
 
 def free_ports() -> tuple[int, int, int, int]:
-    """Of a name server, a broker, and a proxy's two protocols. A broker also takes the port two below its own and the
-    one above."""
+    """Return free ports for a name server, a broker, and a proxy's two protocols. A broker also takes the port two
+    below its own and the one above."""
     while True:
         ports = random.SystemRandom().sample(PORTS, 4)  # not where tests that seed dice look at the same time
         with suppress(OSError), ExitStack() as held:

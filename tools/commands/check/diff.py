@@ -55,8 +55,8 @@ def diff(
 
 
 def _settings(conf: Path | None, conf_b: Path | None, a: Path, b: Path) -> tuple[StoreSettings, StoreSettings]:
-    """Of both stores. Raises InvalidSettingsError for a conf with folders of another log, and for one that has the
-    folders of a log and is to count for two stores."""
+    """Return the settings of both stores. Raises InvalidSettingsError for a conf with folders of another log, and for
+    one that has the folders of a log and is to count for two stores."""
     if conf is None or conf_b is not None:
         return settings_of(conf, a), settings_of(conf_b, b)
     shared = read_broker_conf(conf)

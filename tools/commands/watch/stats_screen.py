@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TOPIC_COLUMNS = (Column("a second", True), Column("messages", True), Column("topic"))
 GROUP_COLUMNS = (Column("lag", True), Column("a second", True), Column("group"))
 FIXED_LINES = 10
-"""Of the screen: facts, titles, heads, rules, and the lines between."""
+"""Fixed lines of the screen: facts, titles, heads, rules, and the lines between."""
 
 
 def show(found: StoreRates, output: Output) -> None:
