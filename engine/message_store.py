@@ -54,7 +54,7 @@ from .services.prepare_service import PrepareService
 from .services.retention import CleanUpReport
 from .services.store_maintenance import StoreMaintenance
 from .services.wake_up import WakeUp
-from .shutdown import Service, close_at_exit, end_dropped, ending
+from .shutdown import Service, close_at_exit, make_shutdown, shut_down_dropped
 from .statistics import StoreStatistics, live_statistics
 from .topics.offset_table import OffsetTable
 from .topics.topic_admin import TopicAdmin
@@ -153,7 +153,7 @@ class MessageStore(native.OrdinaryPut):
             self.retention, self.delay_levels = maintenance.retention, delay_service.levels
             self.log_end: Callable[[], int] = lambda: commit_log.end
             self.services: list[Service] = [pulls, arrivals, delay_service, flushing, preparing]  # as they are stopped
-            self._end = ending(self.services, putter.pending, delay_service.close, maintenance)
+            self._shut_down = make_shutdown(self.services, putter.pending, delay_service.close, maintenance)
 
             # Threads start here.
             watch_fork(self)
@@ -542,7 +542,7 @@ class MessageStore(native.OrdinaryPut):
             return
         self._reader.queue_reader.release()
         try:
-            self._end()
+            self._shut_down()
         finally:
             self._is_released = self._maintenance.is_over
             if self._is_released:
@@ -554,7 +554,7 @@ class MessageStore(native.OrdinaryPut):
         warnings.warn(f"{self.path}: the store was never closed; closing it now", ResourceWarning, 2, self)
         atexit.unregister(self._at_exit)
         threads = *(each.thread for each in self.services), *self.putter.pending.threads
-        end_dropped(self.path, self._end, threads)
+        shut_down_dropped(self.path, self._shut_down, threads)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {str(self.path)!r}, {'closed' if self._closed else 'open for writing'}>"

@@ -17,31 +17,31 @@ log = logging.getLogger("flightlog.store")
 
 
 class Service(Protocol):
-    """What runs beside the calls of an open store. It does not hold the store's handle."""
+    """A background service of an open store. It does not hold the store's handle."""
 
     @property
     def thread(self) -> ServiceThread: ...
 
     def stop(self) -> None:
-        """Return once it does nothing any more. If a KeyboardInterrupt ends the wait, it is called again."""
+        """Stop, and return once it has stopped. If a KeyboardInterrupt ends the wait, it is called again."""
 
 
-def ending(
+def make_shutdown(
     services: Sequence[Service],
     pending: PendingPuts,
     close_delays: Callable[[], None],
     maintenance: StoreMaintenance,
 ) -> Callable[[], None]:
-    """Returns what shuts a store down, without its handle. If a KeyboardInterrupt ends that, it can be called again."""
+    """Return a function that shuts a store down without its handle. After a KeyboardInterrupt, call it again."""
 
-    def end() -> None:
+    def shut_down() -> None:
         for service in services:
             service.stop()
         pending.finish()
         close_delays()
         maintenance.end()
 
-    return end
+    return shut_down
 
 
 class Closing(Protocol):
@@ -54,7 +54,7 @@ class Closing(Protocol):
 
 
 def close_at_exit(store: Closing) -> Callable[[], None]:
-    """Returns a function that closes the store and does not keep it alive."""
+    """Return a function that closes the store and does not keep it alive."""
     reference = weakref.ref(store)
 
     def close() -> None:
@@ -73,18 +73,18 @@ def close_at_exit(store: Closing) -> Callable[[], None]:
     return close
 
 
-def end_dropped(path: Path, end: Callable[[], None], threads: Iterable[ServiceThread]) -> None:
+def shut_down_dropped(path: Path, shut_down: Callable[[], None], threads: Iterable[ServiceThread]) -> None:
     """Shut down a store whose handle is being collected. If that happens in a thread of this store, the thread does it
     after its work."""
 
-    def end_quietly() -> None:
+    def shut_down_quietly() -> None:
         try:
-            end()
+            shut_down()
         except FlightlogError as e:
             log.error("%s: not closed cleanly, the next open recovers it: %s", path, e, extra={"path": str(path)})
 
     for thread in threads:
         if thread.is_current():
-            thread.stop_then(end_quietly)
+            thread.stop_then(shut_down_quietly)
             return
-    end_quietly()
+    shut_down_quietly()

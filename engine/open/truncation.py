@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...store.disk.disk import Disk, DiskFile
-from ...store.log.atomic_append import read_held
+from ...store.log.atomic_append import read_append_start
 from ...store.log.log_reader import LogReader
 from ...store.scan.salvage import last_data
 from ...store.segments.log_files import LogFiles
@@ -37,7 +37,7 @@ def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
     if dirty:
         last_segment, _, last = dirty[-1]
         size = last_segment.base + last - end
-        if read_held(disk, root) == end:
+        if read_append_start(disk, root) == end:
             lines.append(f"removed {size} bytes at physical offset {end}: rows of an append that was never committed")
         else:
             kept = _free_name(disk, root / FLIGHTLOG_FOLDER, CUT_PREFIX + segment_name(end))

@@ -33,7 +33,7 @@ from ...store.format.inner_batch import inner_count
 from ...store.format.properties import decode_properties
 from ...store.format.record import INT64_MAX, is_safe_topic
 from ...store.format.sys_flag import INNER_BATCH, has_queue_entry
-from ...store.log.atomic_append import read_held
+from ...store.log.atomic_append import read_append_start
 from ...store.log.log_reader import BAD_CRC, WALK_END_TEXT, LogReader
 from ...store.scan.salvage import last_data, scans_past_damage
 from ...store.scan.scan import SegmentScan
@@ -194,14 +194,14 @@ def _limit(disk: Disk, root: Path, settings: StoreSettings, report: SalvageRepor
     """Physical offset from which on intact records are no messages: rows of an append that was never committed, and
     records that RocketMQ's recovery dropped. Without a limit where the files that tell it cannot be read."""
     try:
-        held = read_held(disk, root)
+        uncommitted = read_append_start(disk, root)
         state = read_shutdown_state(disk, root, tolerant=True, folders=LogFolders.of(root, settings))
     except TooManyFilesError:
         raise  # not a property of the files
     except DiskError as e:
         report.state_files_lost.append(str(e))
         return INT64_MAX
-    limit = INT64_MAX if held is None else held
+    limit = INT64_MAX if uncommitted is None else uncommitted
     if state.last_writer is LastWriter.ROCKETMQ_CLOSED:
         reader = LogReader(disk, state.files, check_crc_property=settings.check_crc_property)
         try:

@@ -1,6 +1,6 @@
 """Long polls: pulls that wait for messages. Each is a future; one thread serves all of them.
 
-    any thread         reads the queue; if it has no message, leaves a future here
+    any thread         reads the queue; if it has no message, adds a future here
     flightlog-pulls    answers pulls whose queue got messages, and pulls whose time is over; it runs the callbacks of
                        the futures
 
@@ -8,8 +8,8 @@ A dispatch notes which of the awaited queues got entries; flightlog-arrivals the
 Timeouts are rounded up to ticks of TICK_S, so that ten thousand pulls are not ten thousand timers.
 
 Invariants:
-- A future is completed once: by the thread that takes its pull out of `_held`.
-- While a pull is held, `expect` was called after the queues were last read, or is about to be: no message goes
+- A future is completed once: by the thread that takes its pull out of `_waiting`.
+- While a pull waits, `expect` was called after the queues were last read, or is about to be: no message goes
   unnoticed.
 - A pull that is answered, cancelled or closed leaves nothing here.
 
@@ -88,11 +88,11 @@ class LongPolls:
         """`get` is a QueueReader's: it reads dispatched messages; `catch_up` dispatches visible ones."""
         self._arrivals, self._clock = arrivals, clock
         self._lock = threading.Lock()
-        self._held: dict[QueueKey, set[LongPoll]] = {}
-        self._ending: dict[int, set[LongPoll]] = {}
+        self._waiting: dict[QueueKey, set[LongPoll]] = {}
+        self._expiring: dict[int, set[LongPoll]] = {}
         """The same pulls, by the tick at which they time out."""
         self._ticks: list[int] = []
-        """A heap of the keys of `_ending`."""
+        """A heap of the keys of `_expiring`."""
         self._arrived: set[QueueKey] = set()
         """Awaited queues that got entries."""
         self._wake_up = WakeUp()
@@ -139,23 +139,23 @@ class LongPolls:
             return future
         self.thread.start()
         tick = math.ceil((self._clock.monotonic_s() + wait_s) / TICK_S)
-        held = LongPoll(behind(found, request), found, tick, self._take)
-        self._hold(held)
-        self._arrivals.expect(self._wake_up, self._held)
+        poll = LongPoll(behind(found, request), found, tick, self._take)
+        self._add(poll)
+        self._arrivals.expect(self._wake_up, self._waiting)
         if self._visible() != visible:  # a message that came since may have notified no one
             self._catch_up()
-            self._answer_one(held, {})
-        if self.thread.is_stopping and self._take(held):
+            self._answer_one(poll, {})
+        if self.thread.is_stopping and self._take(poll):
             raise self._closed_error()
-        return held
+        return poll
 
     def _look(self, ask: PullRequest) -> GetResult:
         return self._get(*ask.key, ask.queue_offset, ask.max_count, tags=ask.tags, max_size=ask.max_size)
 
     def note(self, keys: Iterable[QueueKey]) -> None:
         """Called by each dispatch, once its entries are in these queues and before it reports its progress."""
-        held = self._held
-        if held and (found := [key for key in keys if key in held]):
+        waiting = self._waiting
+        if waiting and (found := [key for key in keys if key in waiting]):
             with self._lock:
                 self._arrived.update(found)
 
@@ -168,41 +168,41 @@ class LongPolls:
             self.thread.request_stop()
         else:
             self.thread.stop()
-        self._end_all()
+        self._answer_all()
 
     def __len__(self) -> int:
         """How many pulls wait."""
         with self._lock:
-            return sum(map(len, self._held.values()))
+            return sum(map(len, self._waiting.values()))
 
-    # -- who waits
+    # -- waiting polls
 
-    def _hold(self, held: LongPoll) -> None:
+    def _add(self, poll: LongPoll) -> None:
         with self._lock:
-            ending = self._ending.get(held.tick)
-            if ending is None:
-                heapq.heappush(self._ticks, held.tick)  # an interrupt here leaves a tick that nothing ends at
-                ending = self._ending[held.tick] = set()
-            ending.add(held)  # first: without a tick it would be held for ever
-            self._held.setdefault(held.request.key, set()).add(held)
-            is_first = len(ending) == 1 and self._ticks[0] == held.tick
+            expiring = self._expiring.get(poll.tick)
+            if expiring is None:
+                heapq.heappush(self._ticks, poll.tick)  # an interrupt here leaves a tick at which nothing expires
+                expiring = self._expiring[poll.tick] = set()
+            expiring.add(poll)  # first: without a tick it would wait for ever
+            self._waiting.setdefault(poll.request.key, set()).add(poll)
+            is_first = len(expiring) == 1 and self._ticks[0] == poll.tick
         if is_first:
             self._wake_up.notify()
 
-    def _take(self, held: LongPoll) -> bool:
-        """Stop holding it. The caller that gets True completes it."""
+    def _take(self, poll: LongPoll) -> bool:
+        """Remove the poll. The caller that gets True completes it."""
         with self._lock:
-            return self._remove(held)
+            return self._remove(poll)
 
-    def _remove(self, held: LongPoll) -> bool:
-        there = self._held.get(held.request.key)
-        if there is None or held not in there:
+    def _remove(self, poll: LongPoll) -> bool:
+        waiting = self._waiting.get(poll.request.key)
+        if waiting is None or poll not in waiting:
             return False
-        there.discard(held)
-        if not there:
-            del self._held[held.request.key]
-        if (ending := self._ending.get(held.tick)) is not None:
-            ending.discard(held)
+        waiting.discard(poll)
+        if not waiting:
+            del self._waiting[poll.request.key]
+        if (expiring := self._expiring.get(poll.tick)) is not None:
+            expiring.discard(poll)
         return True
 
     # -- the thread
@@ -210,73 +210,73 @@ class LongPolls:
     def _serve(self) -> None:
         try:
             while not self.thread.is_stopping:
-                if self._held:
-                    self._arrivals.expect(self._wake_up, self._held)
+                if self._waiting:
+                    self._arrivals.expect(self._wake_up, self._waiting)
                     self._catch_up()
                 self._answer_arrived()
-                self._answer_ending()
+                self._answer_expired()
                 self._wake_up.wait(self._wait_s())
         finally:
             self.thread.is_stopping = True
-            self._end_all()
+            self._answer_all()
 
     def _answer_arrived(self) -> None:
         with self._lock:
             arrived, self._arrived = self._arrived, set()
         for key in arrived:
             with self._lock:
-                waiting = list(self._held.get(key, ()))
+                waiting = list(self._waiting.get(key, ()))
             known: dict[PullRequest, GetResult] = {}
-            for held in waiting:
+            for poll in waiting:
                 if self.thread.is_stopping:
                     return
-                self._answer_one(held, known)
+                self._answer_one(poll, known)
 
-    def _answer_one(self, held: LongPoll, known: dict[PullRequest, GetResult]) -> None:
+    def _answer_one(self, poll: LongPoll, known: dict[PullRequest, GetResult]) -> None:
         """Answer the pull if there is a message; `known` holds results just read for other pulls."""
-        request = held.request
+        request = poll.request
         try:
             found = known.get(request)
             if found is None:
                 found = known[request] = self._look(request)
         except BaseException as e:  # for the caller of the pull
-            if self._take(held):
-                self._complete(held, e)
+            if self._take(poll):
+                self._complete(poll, e)
             return
         if is_empty(found, request):
-            held.found, held.request = found, behind(found, request)
-        elif self._take(held):
-            self._complete(held, replace(found, messages=list(found.messages)))
+            poll.found, poll.request = found, behind(found, request)
+        elif self._take(poll):
+            self._complete(poll, replace(found, messages=list(found.messages)))
 
-    def _answer_ending(self) -> None:
+    def _answer_expired(self) -> None:
         now = int(self._clock.monotonic_s() / TICK_S)
         while True:
             with self._lock:
                 if not self._ticks or self._ticks[0] > now:
                     return
-                ending = self._ending.pop(heapq.heappop(self._ticks), ())
-                over = [held for held in ending if self._remove(held)]
-            for held in over:
-                self._complete(held, held.found)
+                expiring = self._expiring.pop(heapq.heappop(self._ticks), ())
+                over = [poll for poll in expiring if self._remove(poll)]
+            for poll in over:
+                self._complete(poll, poll.found)
 
     def _wait_s(self) -> float | None:
         """Seconds until the next timeout; None if no pull waits."""
         with self._lock:
-            while self._ticks and not self._ending.get(self._ticks[0]):
-                self._ending.pop(heapq.heappop(self._ticks), None)
+            while self._ticks and not self._expiring.get(self._ticks[0]):
+                self._expiring.pop(heapq.heappop(self._ticks), None)
             return max(0.0, self._ticks[0] * TICK_S - self._clock.monotonic_s()) if self._ticks else None
 
-    def _end_all(self) -> None:
+    def _answer_all(self) -> None:
         with self._lock:
-            left = [held for waiting in self._held.values() for held in waiting]
-        for held in left:
-            if self._take(held):
-                self._complete(held, self._closed_error())
+            left = [poll for waiting in self._waiting.values() for poll in waiting]
+        for poll in left:
+            if self._take(poll):
+                self._complete(poll, self._closed_error())
 
-    def _complete(self, held: LongPoll, outcome: GetResult | BaseException) -> None:
-        complete(held, outcome, log, "pull", {"path": str(self._path), "topic": held.request.key[0]})
-        if held.cancelled():  # by a caller that found it taken
-            held.set_running_or_notify_cancel()
+    def _complete(self, poll: LongPoll, outcome: GetResult | BaseException) -> None:
+        complete(poll, outcome, log, "pull", {"path": str(self._path), "topic": poll.request.key[0]})
+        if poll.cancelled():  # by a caller that found it taken
+            poll.set_running_or_notify_cancel()
 
     def _closed_error(self) -> StoreClosedError:
         return StoreClosedError(f"{self._path}: the store was closed; open it again")

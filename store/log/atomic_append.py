@@ -29,10 +29,11 @@ from ..settings import StoreSettings
 from ..state.progress import FLIGHTLOG_FOLDER, read_progress
 from .column_records import ColumnRecords
 
-HELD_FILE = "held"
-HELD_SIZE = 64
+NOTE_FILE = "held"
+"""Its name on the disk, as docs/format.md has it."""
+NOTE_SIZE = 64
 """Bytes of the note, padded with spaces: it is written in one piece over an earlier one."""
-HELD = re.compile(rb"([0-9]+) in ([0-9]+) *")
+NOTE = re.compile(rb"([0-9]+) in ([0-9]+) *")
 
 ROWS_SIZE = 1 << 20
 """About how many bytes of records are encoded at once."""
@@ -53,12 +54,12 @@ class AtomicRange:
 Commit = Callable[[AtomicRange], None]
 
 
-def note_held(disk: Disk, root: Path, start: int) -> None:
+def note_append_start(disk: Disk, root: Path, start: int) -> None:
     """Tell the next open that what lies behind `start` was never part of the log, if it ends there."""
     progress = read_progress(disk, root)
     assert progress is not None, "an append creates the page first"
-    content = f"{start} in {progress.epoch}".encode().ljust(HELD_SIZE)
-    file = disk.open(root / FLIGHTLOG_FOLDER / HELD_FILE, writable=True, create=True)
+    content = f"{start} in {progress.epoch}".encode().ljust(NOTE_SIZE)
+    file = disk.open(root / FLIGHTLOG_FOLDER / NOTE_FILE, writable=True, create=True)
     try:
         file.write(0, content)
         file.sync()
@@ -67,14 +68,14 @@ def note_held(disk: Disk, root: Path, start: int) -> None:
     disk.sync_folder(root / FLIGHTLOG_FOLDER)
 
 
-def read_held(disk: Disk, root: Path) -> int | None:
-    """Where the last writer's rows began that it may not have committed; None if it noted none."""
+def read_append_start(disk: Disk, root: Path) -> int | None:
+    """Where the last writer's rows begin that it may not have committed; None if it noted none."""
     try:
-        file = disk.open(root / FLIGHTLOG_FOLDER / HELD_FILE)
+        file = disk.open(root / FLIGHTLOG_FOLDER / NOTE_FILE)
     except FileNotFoundError:
         return None
     try:
-        found = HELD.fullmatch(file.read(0, HELD_SIZE + 1))
+        found = NOTE.fullmatch(file.read(0, NOTE_SIZE + 1))
     finally:
         file.close()
     progress = read_progress(disk, root)
@@ -112,7 +113,7 @@ class AtomicAppend:
         self.first_segment = self.last_segment = segment
         self._start = self._end = start
         self._synced = start
-        """Physical offset below which all but the held bytes is durable."""
+        """Physical offset below which everything but the first record's head is durable."""
         self._known = dict(known)
         self.next_offsets = dict[QueueKey, int]()
         """The next offset of each queue that the rows advance."""
@@ -176,7 +177,7 @@ class AtomicAppend:
         self._synced = self._end
 
     def _leave(self, segment: AppendSegment) -> None:
-        """Nothing more comes into this segment, but perhaps the held bytes."""
+        """Finish this segment: nothing more is written to it, except perhaps the first record's head."""
         self.sync()
         if segment is not self.first_segment:
             segment.finish_appends()

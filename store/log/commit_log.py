@@ -55,7 +55,7 @@ from ..segments.log_files import LogFiles
 from ..segments.segment import AppendSegment, CallSegment, Segment
 from ..settings import PAGE_SIZE, FlushMode, StoreSettings
 from ..state.progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
-from .atomic_append import AtomicAppend, AtomicRange, Commit, note_held
+from .atomic_append import AtomicAppend, AtomicRange, Commit, note_append_start
 from .column_records import ColumnRecords
 from .fast_path_conditions import FastPathConditions
 from .log_reader import LogReader
@@ -335,7 +335,7 @@ class CommitLog:
                 for records in parts:
                     if not rows.has_begun and len(records):
                         segment = self._segment_with_room(records.size_of(0, 1))
-                        note_held(self._disk, self._folder.parent, self.end)
+                        note_append_start(self._disk, self._folder.parent, self.end)
                         rows.begin(segment, self.end, self._queue_offsets, self.last_store_timestamp_ms)
                     rows.append(records)
                 if not rows.has_begun:

@@ -95,7 +95,7 @@ NUMBERS: dict[str, int | str] = {
     "seal magic": f"`{seal.MAGIC.decode()}`",
     "block of a seal": seal.BLOCK_SIZE,
     "open-seal slot": open_seal.SLOT.size,
-    "held, bytes": atomic_append.HELD_SIZE,
+    "held, bytes": atomic_append.NOTE_SIZE,
 }
 
 
@@ -120,7 +120,7 @@ def test_the_words_of_the_progress_page_are_told_in_order() -> None:
         *(progress.PROGRESS_FILE, log_start.LOG_START_FILE, GEOMETRY_FILE, seal.SEALS_FOLDER, open_seal.OPEN_SEAL_FILE),
         *(
             FORMAT_FILE,
-            atomic_append.HELD_FILE,
+            atomic_append.NOTE_FILE,
             CUT_PREFIX,
             DELETED_FILE,
             AUTO_TOPICS_FILE,
