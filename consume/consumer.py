@@ -1,4 +1,4 @@
-"""A listener that is called with the messages of a group: threads, acknowledgements and retries are seen to."""
+"""Calls a listener with the messages of a group: manages threads, acknowledgements and retries."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Consumer:
 
     `listener` is called by `threads` threads with one message, or with a list of up to `batch_size` of one queue if
     that is more than 1. When it returns None or `"CONSUME_SUCCESS"` they are acknowledged. When it returns
-    `"RECONSUME_LATER"` or raises, they are sent back, and the thread goes on; any other result is a failed attempt,
+    `"RECONSUME_LATER"` or raises, they are sent back, and the thread continues; any other result is a failed attempt,
     too, and logged as a ListenerResultError (the table is in `flightlog.consume.deliver.delivery`).
 
     A message that is sent back is stored in the group's retry topic and delivered again after 10 s, 30 s, 1 min and so
@@ -64,15 +64,15 @@ class Consumer:
     own, or with `async with` in the loop that runs there. `async with` also closes without blocking that loop.
 
     `topics`, `tags`, `filter`, `start`, `member`, `strategy`, `limits`, `broadcast_folder`, `on_change` and
-    `must_exist` say which messages, from where and how many at a time, as for `store.subscribe`; `store` may also be
-    several, as `Stores`.
+    `must_exist` work as in `store.subscribe`; `store` may also be several stores, as `Stores`.
 
-    `ordered`: one thread a queue at a time, and one message after the other, or one batch. One that fails blocks its
-    queue: after a second (`back_off`) it comes again, before all that lie behind it; without end, unless `max_attempts`
-    says otherwise. There is no consume timeout. A group that broadcasts has neither attempts that end nor dead letters.
+    `ordered`: one thread per queue at a time, and one message (or batch) after the other. A failed message blocks its
+    queue: after a second (`back_off`) it is redelivered, before all messages behind it; without end, unless
+    `max_attempts` is given. There is no consume timeout. A group that broadcasts has neither attempts that end nor dead
+    letters.
 
     RocketMQ: `DefaultMQPushConsumer`, which has 20 threads; here they share one interpreter lock, so more of them help
-    only where the listener waits for something.
+    only if the listener waits for something.
     """
 
     def __init__(
@@ -175,11 +175,11 @@ class Consumer:
         return self
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """Take no more messages, wait for those in the listener's hands, write what was acknowledged, leave the group.
+        """Stop receiving, wait for the listener to finish its messages, write acknowledgements, leave the group.
 
-        False if the listener still had some after `timeout_s`: they come again, wherever its thread gets to. Close it
-        before the store. Calling it twice is fine, and so is a listener that calls it. Raises UsageError in the event
-        loop of a coroutine listener, which it would block: `await asyncio.to_thread(consumer.close)` there.
+        Returns False if the listener still had messages after `timeout_s`: they are redelivered, whatever its thread
+        does. Close it before the store. Closing twice is fine, also from the listener. Raises UsageError in the event
+        loop of a coroutine listener, which it would block: use `await asyncio.to_thread(consumer.close)` there.
         """
         check_seconds("timeout_s", timeout_s)
         if self._parts is None:

@@ -41,7 +41,7 @@ Coordinators = Mapping[GroupCoordinator, ConsumedStore]
 
 
 class GroupAdmin:
-    """Safe from many threads."""
+    """Thread-safe."""
 
     def __init__(
         self,
@@ -116,8 +116,8 @@ class GroupAdmin:
         return found
 
     def dead_letters(self, group: str | int) -> Iterator[StoredMessage]:
-        """The messages that the group could not process, the oldest first, as they are now. The topic that a message
-        was first put to is its property RETRY_TOPIC, how often it was delivered its `reconsume_times`.
+        """The messages that the group could not process, the oldest first. The original topic of a message is its
+        property RETRY_TOPIC, the number of its deliveries its `reconsume_times`.
 
         Raises InvalidArgumentError, StoreClosedError, ForkedStoreError; and as `read` while it is iterated.
         """
@@ -128,7 +128,7 @@ class GroupAdmin:
     # -- offsets
 
     def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
-        """Queue id -> the offset that the group goes on at, of the queues it has begun in."""
+        """Queue id -> the group's offset, for each queue in which it has one."""
         group = check_group(group)
         check_topic(topic)
         return self._store.offsets.of(group, topic)
@@ -142,16 +142,16 @@ class GroupAdmin:
         queue_id: int | None = None,
         dry_run: bool = False,
     ) -> dict[int, int]:
-        """Have a consumer group go on elsewhere in a topic; returns the new offsets by queue id.
+        """Move a consumer group to other offsets in a topic; returns the new offsets by queue id.
 
-        `to` is a queue offset (moved to the nearest one that there is), a datetime with a time zone (the first message
+        `to` is a queue offset (moved to the nearest existing one), a datetime with a time zone (the first message
         stored then or later), "first" or "last" (after the last message). `queue_id` resets one queue; None: all that
         have messages or an offset of the group.
 
-        Running members go on from there at once: messages that they have in process are dropped, so their
-        acknowledgements do not count, and they are delivered again if they are behind the new offset. Messages
-        that were received by `receive` stay with who has them, as with RocketMQ's broker. Durable when this returns.
-        `dry_run` only computes the offsets.
+        Running members continue there at once: messages that they have in process are dropped, so their
+        acknowledgements have no effect, and they are redelivered if they are behind the new offset. Messages that were
+        received by `receive` stay with their receivers, as with RocketMQ's broker. Durable when this returns. `dry_run`
+        only computes the offsets.
 
         Raises TopicNotFoundError, InvalidGroupError, InvalidArgumentError, DiskError, StoreClosedError,
         ForkedStoreError.
@@ -189,8 +189,8 @@ class GroupAdmin:
             self._store.offsets.set(group, topic, queue_id, queue_offset)
 
     def commit_offset(self, group: str | int, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Set the offset that the group goes on at in a queue that none of its members has, up or down: for programs
-        that read with `get` or `pull`. Durable when this returns.
+        """Set the group's offset in a queue that none of its members has, up or down: for programs that read with `get`
+        or `pull`. Durable when this returns.
 
         Raises GroupHasMembersError if a member has the queue (`reset_offset` moves it), TopicNotFoundError,
         QueueNotFoundError, InvalidGroupError, InvalidArgumentError for an offset beyond the end of the queue,
@@ -223,8 +223,8 @@ class GroupAdmin:
 
     def delete(self, group: str | int, *, with_topics: bool = False) -> None:
         """Delete a consumer group: its offsets and its settings. With `with_topics` also its retry topics and its dead
-        letters. A group of this name that comes later begins as a new one. Durable when this returns; after a failure
-        or a crash in the middle, call it again.
+        letters. A later group of this name starts as a new one. Durable when this returns; after a failure or a crash
+        in the middle, call it again.
 
         Raises GroupHasMembersError while it has members, GroupNotFoundError, InvalidArgumentError, DiskError,
         StoreClosedError, ForkedStoreError.

@@ -106,7 +106,7 @@ class _Consumers(NamedTuple):
 
 
 class GroupCoordinator:
-    """Safe from many threads. Its thread runs while there are members: who lets go of them needs no `close`."""
+    """Thread-safe. Its thread runs while there are members: who lets go of them needs no `close`."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from .group.consumed_store import NoPop, Owner
 
 
 class OutsideGroups:
-    """The groups of one owner, who knows their members. Safe from many threads."""
+    """The groups of one owner, who knows their members. Thread-safe."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ def without_joins(coordinators: Iterable[GroupCoordinator]) -> Iterator[None]:
 
 
 class Readers:
-    """Safe from many threads."""
+    """Thread-safe."""
 
     def __init__(
         self,

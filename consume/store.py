@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 class Store(native.OrdinaryPut):
     """A store with its consumer groups, open for writing. Made by `flightlog.open`; a context manager.
 
-    Safe from many threads. It holds a MessageStore, and a GroupCoordinator from the first subscription on. Every call
+    Thread-safe. It holds a MessageStore, and a GroupCoordinator from the first subscription on. Every call
     raises StoreClosedError after `close`, and ForkedStoreError in a child made by fork.
     """
 
@@ -538,7 +538,7 @@ class Store(native.OrdinaryPut):
         self._readers.add(coordinator, name)
 
     def outside_groups(self, owner: Owner) -> OutsideGroups:
-        """The groups whose members share out the queues among themselves; `owner` says whether a group has any."""
+        """The groups whose members allocate the queues among themselves; `owner` says whether a group has any."""
         return self._readers.outside(owner)
 
     # -- checking
@@ -560,12 +560,11 @@ class Store(native.OrdinaryPut):
     # -- life
 
     def close(self) -> None:
-        """End every subscription to this store alone, drop its queues from those to several, write what was
-        acknowledged, then flush everything, mark the store as cleanly closed, and let it go. Calling it twice is fine.
-        Raises what the flush raises; the store is closed all the same, as one that was killed. If a KeyboardInterrupt
-        ends it, call it again. Not for a signal handler, which may interrupt a put: raise an exception there, and close
-        where it arrives. Who never closes has it closed at exit, or with the handle (and a ResourceWarning).
-        """
+        """End every subscription to this store alone, drop its queues from those to several, write acknowledgements,
+        then flush everything, mark the store as cleanly closed, and release it. Closing twice is fine. Raises what the
+        flush raises; the store is closed nevertheless, but like after a kill. If a KeyboardInterrupt ends it, call it
+        again. Do not call it in a signal handler, which may interrupt a put: raise an exception there, and close where
+        it arrives. A store that is never closed is closed at exit, or with its handle (and a ResourceWarning)."""
         atexit.unregister(self._at_exit)
         if not self._store.is_usable:
             self._store.close()

@@ -1,4 +1,5 @@
-"""Several stores that are read as one, as a producer writes to several: one a disk, for spread and for isolation."""
+"""Several stores that are read as one, as a producer writes to several: one per disk, to spread load and to isolate
+failures."""
 
 from __future__ import annotations
 
@@ -26,16 +27,16 @@ from .store import Store
 
 class Stores:
     """Open stores by name, the names a producer has for them; closes none of them. A context manager; its thread runs
-    while there are members. Safe from many threads.
+    while there are members. Thread-safe.
 
         stores = flightlog.Stores({"disk-a": flightlog.open("a"), "disk-b": flightlog.open("b")})
         for message in stores.subscribe("orders", group="billing"):
             ...
 
-    The queues of all stores are shared out together, those of a topic in each being as many as that store has. Each
-    store keeps the offsets of its own queues. A store that is closed or poisoned takes its queues with it: what of them
-    is at work comes again where they are read next, and the others go on. `add_store` with the name of one that was
-    closed reads it on.
+    The queues of all stores are allocated together; each store has its own number of queues of a topic, and keeps the
+    offsets of its own queues. If a store is closed or poisoned, its queues are revoked: their unacknowledged messages
+    are redelivered when the queues are read again, and the other stores continue. `add_store` under the name of a
+    closed store continues with it.
     """
 
     def __init__(
@@ -114,15 +115,14 @@ class Stores:
         self._coordinator.change_subscription(group, topics, tags=tags, filter=filter, strategy=strategy)
 
     def add_store(self, name: str, store: Store) -> None:
-        """Read this one, too, from now on; in place of the one of that name, if there is one. Raises
-        InconsistentGroupError if a group here is balanced elsewhere in that store, StoreClosedError, ForkedStoreError.
-        """
+        """Read this store, too, from now on; it replaces one of the same name. Raises InconsistentGroupError if a group
+        here is balanced elsewhere in that store, StoreClosedError, ForkedStoreError."""
         _check_store(name, store)
         store.be_read_by(self._coordinator, name)
 
     def remove_store(self, name: str) -> None:
-        """Read it no more; what was acknowledged there is on its disk when this returns. Raises InvalidSettingsError if
-        there is none, DiskError, StoreClosedError after `close`."""
+        """Stop reading it; its acknowledgements are on the disk when this returns. Raises InvalidSettingsError if there
+        is none, DiskError, StoreClosedError after `close`."""
         check_text("name", name)
         self._coordinator.remove_store(name)
 
@@ -132,8 +132,7 @@ class Stores:
         return self._coordinator.store_names
 
     def group_offsets(self, group: str | int, topic: str) -> dict[MessageQueue, int]:
-        """The offset that the group goes on at, of each queue it has begun in. Raises StoreClosedError after
-        `close`."""
+        """The group's offset in each queue in which it has one. Raises StoreClosedError after `close`."""
         group = check_group(group)
         check_topic(topic)
         return self._coordinator.group_offsets(group, topic)

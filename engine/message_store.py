@@ -72,7 +72,7 @@ log = logging.getLogger("flightlog.store")
 class MessageStore(native.OrdinaryPut):
     """One store, open for writing. Of consumer groups it knows only their offsets. A context manager.
 
-    Safe from many threads. Every call raises StoreClosedError after `close`, and ForkedStoreError in a child made by
+    Thread-safe. Every call raises StoreClosedError after `close`, and ForkedStoreError in a child made by
     fork. No part and no service keeps the handle alive: a handle without references is closed.
     """
 

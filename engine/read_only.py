@@ -84,7 +84,7 @@ MORE_LOOKS = 20
 
 
 class ReadOnlyStore:
-    """A read-only view of a store. Use it as a context manager, or call `close`. Safe from many threads.
+    """A read-only view of a store. Use it as a context manager, or call `close`. Thread-safe.
 
     Every call raises StoreClosedError after `close`.
     """

@@ -27,7 +27,7 @@ class LagStore(Protocol):
 
 
 class BackPressure:
-    """Safe from many threads."""
+    """Thread-safe."""
 
     def __init__(self, max_lag: Mapping[str, int], clock: Clock) -> None:
         self._max_lag, self._clock = dict(max_lag), clock

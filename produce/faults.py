@@ -51,7 +51,7 @@ def _checked_times(argument: str, values: Any) -> tuple[int, ...]:
 
 
 class FaultTable:
-    """When each store may be sent to again. Safe from many threads."""
+    """When each store may be sent to again. Thread-safe."""
 
     def __init__(self, clock: Clock, rules: FaultRules) -> None:
         self._clock, self._rules = clock, rules

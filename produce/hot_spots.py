@@ -43,7 +43,7 @@ class HotSpots:
 
 
 class HotWatch:
-    """Counts sends. Safe from many threads."""
+    """Counts sends. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
 """Sends messages to the queues of one store or of several.
 
-Several stores, one a disk, are for spread and for isolation, not for replication: each message is in one of them.
+Several stores, one per disk, spread load and isolate failures; they do not replicate: each message is in one of them.
 
 Invariants:
 - A message group has one queue as long as the stores, their queue counts and the rule stay what they are: whatever
@@ -70,16 +70,16 @@ Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
 class Producer:
-    """Sends to open stores; closes none of them. Safe from many threads.
+    """Sends to open stores; closes none of them. Thread-safe.
 
-    `stores`: one, or several by name; the names are those of brokers in RocketMQ's terms, and part of which queue a
+    `stores`: one, or several by name; the names are broker names in RocketMQ's terms, and influence which queue a
     message group has. `rule`: which queue that is: `by_sip_hash` as RocketMQ's gRPC clients (the default),
-    `by_hash_code` as its Java client, `by_jump_hash` as its proxy. To change the rule, the stores or a number of queues
-    while messages wait breaks the order between what was sent before and what after. `retries`: of a message without a
-    group, each to another store where there is one. `producer_group`: whose TransactionChecker answers for transactions
-    that are left without an end. `timeout_s`: of a send, see there. `check_message_type`: refuse messages of another
-    type than their topic's attribute `message.type`, as RocketMQ's 5.x proxy does. `max_lag`: consumer group -> how
-    many messages of the topic it may lag behind by; while it lags more, a send waits for it until its time is over
+    `by_hash_code` as its Java client, `by_jump_hash` as its proxy. Changing the rule, the stores or a number of queues
+    while messages wait breaks the order between earlier and later messages. `retries`: retries of a message without a
+    group, each in another store if there is one. `producer_group`: the group whose TransactionChecker resolves
+    transactions that were left open. `timeout_s`: of a send, see there. `check_message_type`: refuse messages of
+    another type than their topic's attribute `message.type`, as RocketMQ's 5.x proxy does. `max_lag`: consumer group ->
+    how many messages it may lag behind the topic; while it lags more, a send waits for it until its timeout
     (`on_lag="wait"`), or raises GroupLagError at once ("raise"). A group without offsets in the topic does not lag.
     """
 
@@ -124,13 +124,13 @@ class Producer:
     # -- stores
 
     def add_store(self, name: str, store: SendStore) -> None:
-        """Send to this one, too, from the next message on; in place of the one of that name, if there is one (a store
-        that was opened again). Message groups move to other queues where the number of queues changes."""
+        """Send to this store, too, from the next message on; it replaces one of the same name (a reopened store).
+        Message groups move to other queues if the number of queues changes."""
         _check_store(name, store)
         self._sender.set_store(name, store)
 
     def remove_store(self, name: str) -> None:
-        """Send nothing there any more. Message groups move. Raises InvalidSettingsError if there is none."""
+        """Stop sending to this store. Message groups move. Raises InvalidSettingsError if there is none."""
         check_text("name", name)
         known = self._sender.stores
         if name not in known:
@@ -138,7 +138,7 @@ class Producer:
         self._sender.set_store(name, None)
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Where messages of a topic go. Raises NoRouteError, TooManyQueuesError."""
+        """The queues that messages of a topic are sent to. Raises NoRouteError, TooManyQueuesError."""
         check_topic(topic)
         return self._sender.route(topic).queues
 
@@ -157,15 +157,15 @@ class Producer:
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        """Put a message to one of the topic's queues; `message.queue_id` is not looked at.
+        """Put a message into one of the topic's queues; `message.queue_id` is ignored.
 
-        Without `group` and `selector` the queues take turns, those of stores that are left alone for a while excepted,
-        and a store that fails is left for another one, `retries` times. With `group` it goes to the queue of this
-        message group, and the group is stored as its property `__SHARDINGKEY`; with `selector` to the one that it
-        chooses. Those two are tried once.
+        Without `group` and `selector` the queue is chosen round-robin, except those of stores that are skipped for a
+        while; if a store fails, another one is tried, `retries` times. With `group` it goes to the queue of this
+        message group, and the group is stored as its property `__SHARDINGKEY`; with `selector` to the queue that it
+        chooses. These two are tried once.
 
-        A message without a `uniq_key` gets one, and the result tells it. What is promised when this returns is what
-        `Store.put` promises. After `timeout_s` (default: the producer's) no try begins, and the wait for a sync ends;
+        A message without a `uniq_key` gets one, which the result has. When this returns, the message is as durable as
+        after `Store.put`. After `timeout_s` (default: the producer's) no try begins, and the wait for a sync ends;
         FLUSH_DISK_TIMEOUT, which a store answers before, is a result: the message is stored. With neither timeout, no
         try begins after 3 s, and a try waits for its sync as `put` does.
 
@@ -209,8 +209,8 @@ class Producer:
     ) -> SendResult:
         """As `send`, awaited: other tasks of the loop run while it waits for a sync. No thread waits.
 
-        It appends in the loop's thread. A coroutine that is cancelled while it waits has appended its message, which
-        is stored all the same.
+        It appends in the loop's thread. A coroutine that is cancelled while it waits has already appended its message:
+        it stays stored.
         """
         import asyncio
 
@@ -245,10 +245,10 @@ class Producer:
         `one_queue` all messages of a topic without a group and a selector go to the same queue, as in RocketMQ's
         batch send. The call is checked, and every queue known, before the first message is put.
 
-        If a store does not take all of its part, messages that may go to another store are put there, `retries` times
-        and until `timeout_s` is over. If some are left then, it raises SendManyError, whose `outcomes` have a
-        SendResult or a SendFailure for every message. Messages of a group are never overtaken: where one was not
-        stored, those behind it in the call were not, either. A wait for a sync is that of `put_many`.
+        If a store refuses messages, those that may go to another store are put there, `retries` times and until
+        `timeout_s` is over. If some are still left, it raises SendManyError, whose `outcomes` have a SendResult or a
+        SendFailure for every message. Messages of a group keep their order: if one was not stored, those after it in
+        the call were not, either. It waits for a sync as `put_many` does.
         """
         offered = checked_messages(messages)
         for place, message in enumerate(offered):
@@ -273,18 +273,18 @@ class Producer:
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> Transaction:
-        """Store a message that nobody sees until the transaction that this returns is committed.
+        """Store a message that stays invisible until the returned transaction is committed.
 
             with producer.transaction(Message("orders", b"created")) as tx:
                 ...  # the application's own work: an exception here rolls back
                 # at the end of the block it is committed, unless tx.rollback() or tx.unknown() was called
 
         Queue and store are chosen as by `send`. The half message is stored when this returns, as durable as after a
-        put; the TransactionChecker of this producer's group answers for it if its process dies. The store must have
-        been opened without a pre_put_hook. `timeout_s` is that of the half message, as in `send`; a half message whose
-        sync takes longer is rolled back, so the SendTimeoutError says that the message can be sent again.
+        put; the TransactionChecker of this producer's group resolves it if its process dies. The store must have been
+        opened without a pre_put_hook. `timeout_s` applies to the half message, as in `send`; a half message whose sync
+        takes longer is rolled back, so the SendTimeoutError says that the message can be sent again.
 
-        Raises InvalidMessageError for what a transaction cannot have: a delay, an inner batch, light queues;
+        Raises InvalidMessageError for a delay, an inner batch or light queues, which a transaction cannot have;
         ThreadStartError; otherwise as `send`.
         """
         check_message(message)

@@ -32,7 +32,7 @@ Put = Callable[[Sending, MessageQueue], PutResult]
 
 class RoundRobin:
     """Whose turn it is: a counter per thread, so that threads do not wait for each other. It starts at random, so that
-    senders do not all begin with the same queue (RocketMQ's `ThreadLocalIndex`). Safe from many threads."""
+    senders do not all begin with the same queue (RocketMQ's `ThreadLocalIndex`). Thread-safe."""
 
     def __init__(self) -> None:
         self._of_thread = threading.local()
@@ -46,7 +46,7 @@ class RoundRobin:
 
 
 class Sender:
-    """Safe from many threads.
+    """Thread-safe.
 
     Invariants:
     - What may be in one store already is not put to another: before another try the store is asked.

@@ -22,7 +22,7 @@ DATAGRAM_TO = ("192.0.2.1", 9)  # nothing is sent: it says which of its addresse
 
 
 class UniqKeys:
-    """Makes ids, each once. Safe from many threads."""
+    """Makes ids, each once. Thread-safe."""
 
     def __init__(self) -> None:
         self._begin()

@@ -163,11 +163,11 @@ class UnkeptPromiseError(InvalidSettingsError):
 
 
 class InvalidAllocationError(UsageError):
-    """An allocation strategy shared out what the topic does not have, or the same twice."""
+    """An allocation strategy assigned queues that the topic does not have, or a queue twice."""
 
 
 class InconsistentGroupError(UsageError):
-    """A member of a consumer group differs from those that are there: queues would be read twice, or not at all."""
+    """A member of a consumer group differs from the present members: queues would be read twice, or not at all."""
 
     def __init__(self, group: str, found: str, expected: str) -> None:
         super().__init__(f"group {group!r}: found {found}, expected {expected}; or take another name for the group")
@@ -175,7 +175,7 @@ class InconsistentGroupError(UsageError):
 
 
 class ListenerResultError(UsageError):
-    """A listener returned neither None nor a status. Its messages were not acknowledged: they come again."""
+    """A listener returned neither None nor a status. Its messages were not acknowledged and are redelivered."""
 
     def __init__(self, listener: str, returned: object, statuses: Sequence[str], hint: str) -> None:
         shown = repr(returned)
@@ -189,7 +189,7 @@ class ListenerResultError(UsageError):
 
 
 class InvalidMessageError(UsageError):
-    """A message that no RocketMQ store would take. Nothing was appended.
+    """A message that no RocketMQ store would accept. Nothing was appended.
 
     Of rows that are appended together, `row` is the number of the first one that is wrong, counted from 0, and `column`
     its column; `reason` is the text without them.
@@ -396,11 +396,11 @@ class ClockBehindError(FlightlogError):
 
 
 class DamagedStoreError(FlightlogError):
-    """Files of the store are not what they should be. Nothing was changed."""
+    """Files of the store are damaged or inconsistent. Nothing was changed."""
 
 
 class StrayFileError(DamagedStoreError):
-    """A file that is no segment lies among the segments; RocketMQ refuses to start over it too."""
+    """A foreign file is among the segments; RocketMQ refuses to start with it, too."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -494,8 +494,8 @@ class CorruptRecordError(DamagedStoreError):
 
 
 class CorruptBodyError(DamagedStoreError):
-    """A body that is not what its compression bits say, or larger than allowed once decompressed. It is as it was
-    put: its CRC fits. `body` gives it as it is stored."""
+    """A body that cannot be decompressed by the method its bits name, or that is larger than allowed once decompressed.
+    It is unchanged since its put: its CRC matches. `body` returns it as stored."""
 
 
 class CorruptQueueError(DamagedStoreError):
@@ -518,7 +518,7 @@ class FileGoneError(DiskError, FileNotFoundError):
 
 
 class DiskFullError(DiskError):
-    """No room for the next blocks of the log. The message was not appended; reads go on."""
+    """No room for the next blocks of the log. The message was not appended; reads continue."""
 
     results: Sequence[PutResult] = ()
     """Results of the earlier messages of a `put_many`."""
@@ -534,8 +534,7 @@ class DiskFullError(DiskError):
 
 
 class SegmentGoneError(FileGoneError):
-    """A segment was removed since the log's segments were listed: by the retention of the process that writes here, as
-    a rule."""
+    """A segment was removed since the log's segments were listed, usually by the retention of the writing process."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -546,7 +545,8 @@ class SegmentGoneError(FileGoneError):
 
 
 class TooManyFilesError(DiskError):
-    """This process, or the machine, has no descriptor left. Nothing is lost: what needed one is done again later."""
+    """This process, or the machine, has no file descriptor left. Nothing is lost: the operation that needed one is
+    retried later."""
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
@@ -557,7 +557,7 @@ class TooManyFilesError(DiskError):
 
 
 class StoreChangingError(FlightlogError):
-    """Each look at a store was overtaken by a writer that opened or closed it, or by a deleted topic. Try again."""
+    """Each read of the store was overtaken by a writer that opened or closed it, or by a deleted topic. Try again."""
 
 
 class IndexFileGoneError(DiskError):
@@ -565,7 +565,7 @@ class IndexFileGoneError(DiskError):
 
 
 class SyncFailedError(DiskError):
-    """A sync failed: what was not acknowledged before it may be lost. The store takes no more puts."""
+    """A sync failed: messages not acknowledged before it may be lost. The store refuses further puts."""
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
@@ -577,8 +577,8 @@ class SyncFailedError(DiskError):
 
 
 class SegmentRemovedError(SyncFailedError):
-    """The segment that an open store appends to was removed, moved away or replaced. Nothing that its last flush did
-    not cover is acknowledged; the store takes no more puts."""
+    """The segment that an open store appends to was removed, moved away or replaced. Nothing after its last flush is
+    acknowledged; the store refuses further puts."""
 
     def __init__(self, path: Path) -> None:
         DiskError.__init__(
@@ -591,7 +591,7 @@ class SegmentRemovedError(SyncFailedError):
 
 
 class StorePoisonedError(DiskError):
-    """A sync or a service failed before; the store refuses puts until it is opened again. Reads go on."""
+    """A sync or a service failed before; the store refuses puts until it is reopened. Reads continue."""
 
     def __init__(self, path: Path, cause: BaseException) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""How a store behaves: one frozen, checked object. RocketMQ's name for a setting stands beside ours."""
+"""How a store behaves: one frozen, checked object. RocketMQ's name for a setting is given in brackets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ MAX_MESSAGE_SIZE = 1 << 30
 RECORD_EXTRA_SIZE = 64 << 10
 """A record may exceed the largest body by this much (RocketMQ's encoder has this reserve)."""
 MAX_RECORD_SIZE = MAX_MESSAGE_SIZE + RECORD_EXTRA_SIZE
-"""Bytes of the largest record that any settings allow. What claims to be larger is damage, and is never read."""
+"""Bytes of the largest record that any settings allow. A record that claims to be larger is damaged, and is never
+read."""
 MAX_INDEX_ENTRIES = 100_000_000  # positions in an index file are Java ints: 20 bytes each
 MAX_ANSWER = (1 << 31) - 1  # sizes and counts of an answer are Java ints
 assert DEFAULT_SEGMENT_SIZE % PAGE_SIZE == 0
@@ -90,12 +91,12 @@ class FlushMode(enum.Enum):
 @show_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """Settings of one open store. Raises InvalidSettingsError, with the reason, for nonsense."""
+    """Settings of one open store. Raises InvalidSettingsError, with the reason, for invalid values."""
 
     segment_size: int | None = None
-    """Bytes of a commit-log segment (`mappedFileSizeCommitLog`). None adopts what exists or what the store was made
-    with, else 1 GiB. Another size than that raises GeometryMismatchError, unless the store has no segment yet; so with
-    the other sizes of files."""
+    """Bytes of a commit-log segment (`mappedFileSizeCommitLog`). None adopts the size of existing segments or the one
+    that the store was created with, else 1 GiB. A different size raises GeometryMismatchError, unless the store has no
+    segment yet. The same holds for the other file sizes."""
     queue_file_entries: int | None = None
     """20-byte entries in one consume-queue file (`mappedFileSizeConsumeQueue` / 20). None adopts, else 300,000."""
     key_index: bool = True
@@ -106,162 +107,166 @@ class StoreSettings:
     index_entries: int | None = None
     """Entries of a key index file, one of them unused (`maxIndexNum`). None adopts what exists, else 20,000,000."""
     index_flush_interval_ms: int = 10_000
-    """How often the key index is synced. What lies behind is indexed again after a kill."""
+    """How often the key index is synced. Keys since the last sync are indexed again after a kill."""
     flush_mode: FlushMode = FlushMode.ASYNC
     """See FlushMode (`flushDiskType`)."""
     flush_interval_ms: int = 500
-    """How long after an append the log is dispatched and, under async flush, synced if that is worth it
+    """How long after an append the log is dispatched and, under async flush, synced if enough pages are dirty
     (`flushIntervalCommitLog`)."""
     flush_least_pages: int = 4
-    """How many pages of 4 KiB must be dirty, or a segment full, for that (`flushCommitLogLeastPages`); 0: one byte."""
+    """How many pages of 4 KiB must be dirty, or a segment full, for a sync (`flushCommitLogLeastPages`); 0: one
+    byte."""
     flush_thorough_interval_ms: int = 10_000
-    """How often fewer than those are synced (`flushCommitLogThoroughInterval`). The two intervals together are how far
-    back a power cut may reach under async flush."""
+    """How often fewer than those are synced (`flushCommitLogThoroughInterval`). The sum of the two intervals bounds
+    what a power cut can lose under async flush."""
     queue_flush_interval_ms: int = 1000
-    """How often queues are synced and the checkpoint is written, if that is worth it (`flushIntervalConsumeQueue`)."""
+    """How often queues are synced and the checkpoint is written, if enough entries are new
+    (`flushIntervalConsumeQueue`)."""
     queue_flush_least_pages: int = 2
-    """How many pages of 4 KiB the entries since the last time must fill, all queues together, or the log have begun a
-    segment, for that (`flushConsumeQueueLeastPages`); 0: one entry. Recovery goes through the log from the last time
-    on, so this bounds what it reads; a power cut takes nothing more for it."""
+    """How many pages of 4 KiB the new entries of all queues must fill for that, unless the log has started a new
+    segment (`flushConsumeQueueLeastPages`); 0: one entry. Recovery scans the log from the last such sync on, so this
+    bounds what it reads; it does not affect what a power cut can lose."""
     queue_flush_thorough_interval_ms: int = 60_000
-    """How often it is done for fewer (`flushConsumeQueueThoroughInterval`)."""
+    """How often they are synced with fewer new entries (`flushConsumeQueueThoroughInterval`)."""
     sync_flush_timeout_ms: int = 5000
     """How long a put under sync flush waits for another thread's sync before it answers FLUSH_DISK_TIMEOUT
     (`syncFlushTimeout`).
 
-    A put whose own thread has begun a sync, as the first of those who wait, returns when that sync does, however long
-    it takes: a thread inside an fdatasync cannot be called back, and to lend every sync to another thread would cost
-    every put two changes of threads. At most one put at a time is in that place; all others keep the limit, and the
-    futures of `put_async` keep it always.
+    The first waiting put runs the sync in its own thread and returns when the sync does, however long it takes: a
+    thread inside an fdatasync cannot be interrupted, and moving every sync to another thread would cost every put two
+    context switches. Only one put at a time is in this position; all others keep the limit, and the futures of
+    `put_async` always do.
     """
     max_message_size: int = 4 << 20
     """The largest body in bytes (`maxMessageSize`)."""
     allocate_step_size: int = 64 << 20
     """How many bytes of disk blocks are allocated at a time, ahead of the append position."""
     prepare_ahead_size: int | None = None
-    """How many bytes of memory, at most, a thread of the store has ready ahead of the append position, besides disk
-    blocks and the next segment; a quarter of a segment is enough. It takes less while the log grows slowly. 0: each put
-    makes ready what it needs. None: 64 MiB, and 0 where segments are smaller than 8 MiB; under async flush also as much
-    as came in the last burst, once the log is at rest: at most 256 MiB, a quarter of a segment and a 64th of the
+    """How many bytes of memory, at most, a thread of the store prepares ahead of the append position, in addition to
+    disk blocks and the next segment; a quarter of a segment is enough. It uses less while the log grows slowly. 0: each
+    put prepares what it needs. None: 64 MiB, and 0 where segments are smaller than 8 MiB; under async flush also as
+    much as the size of the last burst, once the log is idle: at most 256 MiB, a quarter of a segment and a 64th of the
     machine's memory."""
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     """Address and port written into every record, and so into message ids (`brokerIP1`, `listenPort`)."""
     broker_name: str = "store"
-    """Names the store among several: the broker of its message queues and of the handles of received messages, which
-    count under this name alone (`brokerName`, which `from_broker_conf` does not take over)."""
+    """The store's name among several: the broker of its message queues and of the handles of received messages, which
+    are valid only under this name (`brokerName`, which `from_broker_conf` does not take over)."""
     queue_extension: bool = False
-    """Whether the queues of a new store get extensions, which hold the store time of each message beside its tag
-    (`enableConsumeQueueExt`). A store that has them goes on with them in any case."""
+    """Whether the queues of a new store get extensions, which hold the store time of each message in addition to its
+    tag (`enableConsumeQueueExt`). A store that has them always continues to use them."""
     queue_extension_file_size: int | None = None
     """Bytes of an extension's file (`mappedFileSizeConsumeQueueExt`). None adopts what exists, else 48 MiB."""
     commit_log_folders: tuple[str, ...] = ()
-    """Folders of the commit log, each absolute or below the store's: its segments are made in them in turn
+    """Folders of the commit log, each absolute or below the store's: segments are created in them round-robin
     (`storePathCommitLog`, there separated by commas), but not on a disk above `disk_clean_forcibly_percent` while
     others are below. Empty: `commitlog`. Every opening of the store must name them."""
     commit_log_read_only_folders: tuple[str, ...] = ()
-    """Folders that hold segments too, and get no new ones (`readOnlyCommitLogStorePaths`)."""
+    """Folders that hold segments, too, but get no new ones (`readOnlyCommitLogStorePaths`)."""
     multi_dispatch: bool = False
-    """Whether a message that names light queues in its property INNER_MULTI_DISPATCH stands in those too
-    (`enableMultiDispatch` with `enableLmq`). What stands in light queues is read and kept in any case."""
+    """Whether a message that names light queues in its property INNER_MULTI_DISPATCH is put into those, too
+    (`enableMultiDispatch` with `enableLmq`). Existing light queues are always read and kept."""
     auto_create_topics: bool = True
-    """Whether a put makes a topic that is not there, and adds queues to one that a put made
+    """Whether a put creates a missing topic, and adds queues to a topic that a put created
     (`autoCreateTopicEnable`)."""
     max_auto_queue_count: int = 64
-    """Up to how many queues a put adds queues to a topic that a put made. A put to a higher queue id raises
-    QueueNotFoundError, and so does a put to a queue that a topic made by `create_topic` or by a broker has not."""
+    """The number of queues up to which a put adds queues to a topic that a put created. A put to a higher queue id
+    raises QueueNotFoundError, and so does a put to a missing queue of a topic that `create_topic` or a broker
+    created."""
     put_adds_queues: bool = False
-    """Whether a put adds the queue that it names to any topic, whatever its id, as a RocketMQ store does. One wrong id
-    then gives a topic as many queues as that number says."""
+    """Whether a put adds the queue that it names to any topic, whatever its id, as a RocketMQ store does. A single
+    wrong id can then give a topic a huge number of queues."""
     rocketmq_strict: bool = True
-    """Whether names of new topics and consumer groups must be such as RocketMQ's clients take, and bodies of new
-    messages not empty: others cannot be handed over to a broker. Each opening decides for itself; what is there already
-    keeps working. False: a new topic may have any name that can name a folder, a new group any text without an "@", a
-    message no body."""
+    """Whether new topics and consumer groups must have names that RocketMQ's clients accept, and new messages a body:
+    others cannot be handed over to a broker. This applies to the current opening; existing ones keep working. False: a
+    new topic may have any name that a folder can have, a new group any text without an "@", and a message may have an
+    empty body."""
     default_queue_count: int = 4
-    """Queues of a topic that is made without a number of them (`defaultTopicQueueNums`: 8 in RocketMQ, of which its
-    clients ask for 4)."""
+    """Queues of a topic that is created without a number of queues (`defaultTopicQueueNums`: 8 in RocketMQ, of which
+    its clients use 4)."""
     delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """The delays of levels 1, 2, ... (`messageDelayLevel`); gives the times in the queues of parked messages."""
     deliver_delayed: bool = True
-    """Whether messages whose delay is over are delivered while the store is open. False: they are only parked, for a
-    RocketMQ broker that takes the store over, or for a later opening."""
+    """Whether due messages are delivered while the store is open. False: they are only parked, for a RocketMQ broker
+    that takes the store over, or for a later opening."""
     delay_save_interval_ms: int = 10_000
-    """How often it is written how far deliveries are (`flushDelayOffsetInterval`), while there are any. What was
-    delivered since then is delivered again after a kill."""
+    """How often the progress of deliveries is written (`flushDelayOffsetInterval`), while there are any. Messages
+    delivered since then are delivered again after a kill."""
     offset_save_interval_ms: int = 5_000
     """How often the offsets of consumer groups are written while they change (`flushConsumerOffsetInterval`), and
-    members whose threads have ended are looked for. After a kill, messages acknowledged since then are delivered again.
+    members whose threads have ended are removed. After a kill, messages acknowledged since then are delivered again.
     `Stores` has its own."""
     rebalance_interval_ms: int = 20_000
-    """How often the queues of consumer groups are reallocated besides at once on every change (the clients'
+    """How often the queues of consumer groups are reallocated, in addition to every change (the clients'
     `rocketmq.client.rebalance.waitInterval`). `Stores` has its own."""
     timer_max_delay_s: int = 3 * 86_400
     """How far ahead a timer may be (`timerMaxDelaySec`)."""
     timer_slot_max_count: int = (1 << 31) - 1
     """How many timers may be due in one second (`timerCongestNumEachSlot`)."""
     transaction_timeout_ms: int = 6000
-    """How old a half message is before somebody is asked about it (`transactionTimeOut`), unless it says otherwise in
-    its property CHECK_IMMUNITY_TIME_IN_SECONDS. See TransactionChecker."""
+    """How old a half message must be before it is checked (`transactionTimeOut`), unless its own age is set in its
+    property CHECK_IMMUNITY_TIME_IN_SECONDS. See TransactionChecker."""
     transaction_check_interval_ms: int = 30_000
-    """How often half messages are looked at while there is a TransactionChecker (`transactionCheckInterval`)."""
+    """How often half messages are checked while there is a TransactionChecker (`transactionCheckInterval`)."""
     transaction_check_max_count: int = 15
-    """How often somebody is asked about a half message, before it goes to TRANS_CHECK_MAX_TIME_TOPIC
-    (`transactionCheckMax`)."""
+    """How many checks a half message gets before it is moved to TRANS_CHECK_MAX_TIME_TOPIC (`transactionCheckMax`)."""
     get_memory_max_size: int = 256 << 10
-    """Bytes of records that a get answers where they are near the log's end (`maxTransferBytesOnMessageInMemory`)."""
+    """Bytes of records that a get returns if they are near the log's end (`maxTransferBytesOnMessageInMemory`)."""
     get_memory_max_count: int = 32
-    """Messages that a get answers there (`maxTransferCountOnMessageInMemory`)."""
+    """Messages that a get returns in this case (`maxTransferCountOnMessageInMemory`)."""
     get_disk_max_size: int = 64 << 10
-    """Bytes of records that a get answers further back (`maxTransferBytesOnMessageInDisk`)."""
+    """Bytes of records that a get returns further back (`maxTransferBytesOnMessageInDisk`)."""
     get_disk_max_count: int = 8
-    """Messages that a get answers there (`maxTransferCountOnMessageInDisk`)."""
+    """Messages that a get returns in this case (`maxTransferCountOnMessageInDisk`)."""
     access_memory_percent: int = 40
-    """How near is near: per cent of this machine's memory before the log's end (`accessMessageInMemoryMaxRatio`)."""
+    """What counts as near: per cent of this machine's memory before the log's end (`accessMessageInMemoryMaxRatio`)."""
     get_scan_size: int = 16_000
-    """Bytes of queue entries that a get looks at, or more if it is asked for more (`maxFilterMessageSize`)."""
+    """Bytes of queue entries that a get scans, or more if more messages are requested (`maxFilterMessageSize`)."""
     retention_hours: int | None = None
-    """How many hours after it was last written to a full segment may go (`fileReservedTime`, there 72). None: nothing
-    is ever deleted unasked, however full the disk is, and the settings that follow mean nothing. The last segment
-    always stays, and what a reader of this process holds."""
+    """How many hours after its last write a full segment may be removed (`fileReservedTime`, there 72). None: nothing
+    is ever deleted automatically, however full the disk is, and the following settings have no effect. The last segment
+    always stays, and so do segments that a reader of this process pins."""
     retention_bytes: int | None = None
-    """How many bytes of the log are kept: the oldest full segments go, at any hour and whatever their age, as long as
-    at least so many bytes remain behind them. It works with `retention_hours` and without. None: no such limit."""
+    """How many bytes of the log are kept: the oldest full segments are removed, at any hour and whatever their age, as
+    long as at least so many bytes remain. It works with and without `retention_hours`. None: no such limit."""
     retention: str | None = None
-    """"consumed": the oldest full segments go, at any hour, once every consumer group has consumed their messages and
-    all their delayed messages are delivered; see "Deleting what was consumed" in docs/operations.md. It works with the
-    two settings before and without. None: what was consumed stays."""
+    """"consumed": the oldest full segments are removed, at any hour, once every consumer group has consumed their
+    messages and all their delayed messages are delivered; see "Deleting what was consumed" in docs/operations.md. It
+    works with and without the two settings above. None: consumed messages stay."""
     delete_when: str = "04"
-    """The hours of local time at which such segments go, separated by ";" (`deleteWhen`)."""
+    """The hours of local time at which such segments are removed, separated by ";" (`deleteWhen`)."""
     disk_max_used_percent: int = 75
-    """Per cent of the disk in use above which they go at any hour (`diskMaxUsedSpaceRatio`)."""
+    """Per cent of the disk in use above which they are removed at any hour (`diskMaxUsedSpaceRatio`)."""
     disk_clean_forcibly_percent: int = 85
-    """Above which the oldest segments go, whatever their age (`diskSpaceCleanForciblyRatio`)."""
+    """Per cent of the disk in use above which the oldest segments are removed, whatever their age
+    (`diskSpaceCleanForciblyRatio`)."""
     disk_warning_percent: int = 90
-    """Above which puts are refused too, until the disk is down at the ratio before (`diskSpaceWarningLevelRatio`)."""
+    """Per cent of the disk in use above which puts are refused, too, until it is down to `disk_clean_forcibly_percent`
+    (`diskSpaceWarningLevelRatio`)."""
     clean_forcibly: bool = True
-    """Whether segments that are not old enough may go for want of room (`cleanFileForciblyEnable`)."""
+    """Whether segments that have not expired may be removed for lack of room (`cleanFileForciblyEnable`)."""
     clean_interval_ms: int = 10_000
-    """How often all this is looked at (`cleanResourceInterval`)."""
+    """How often retention and disk use are checked (`cleanResourceInterval`)."""
     clean_batch_count: int = 10
-    """How many segments go at a time (`deleteFileBatchMax`)."""
+    """How many segments are removed at a time (`deleteFileBatchMax`)."""
     append_crc_property: bool = False
     """Whether every record gets the property `__CRC32#`, a checksum over all of it (`enabledAppendPropCRC`)."""
     check_crc_property: bool = False
-    """Whether a record counts as damaged unless it has that property and fits it (`forceVerifyPropCRC`): by reads,
-    recovery and verify. Its body's CRC is checked all the same. For stores that were written with it from the first
-    record on."""
+    """Whether a record counts as damaged unless it has that property and matches it (`forceVerifyPropCRC`): by reads,
+    recovery and verify. Its body's CRC is checked as well. For stores that were written with this property from the
+    first record on."""
     check_blocks: bool = False
-    """Whether reads of messages also ask the seals, which cover every byte where RocketMQ's CRC covers bodies alone: a
-    record in a block of 1 MiB that is not what was put counts as damaged. The first read in a block reads all of it,
-    later ones rely on that. Covered is what flightlog wrote and synced, up to its last round of the queues
+    """Whether reads of messages also check the seals, which cover every byte, while RocketMQ's CRC covers only bodies:
+    a record in a block of 1 MiB that does not match its seal counts as damaged. The first read in a block reads all of
+    it, later ones rely on that. Seals cover what flightlog wrote and synced, up to its last flush round of the queues
     (`queue_flush_interval_ms`) or its close; in a store that another program wrote last, nothing. Scans of whole ranges
-    (Spark) ask no seals; `verify` always does."""
+    (Spark) do not check seals; `verify` always does."""
     accept_future_store_time: bool = False
-    """Open for writing even if the newest record lies more than an hour in the clock's future."""
+    """Open for writing even if the newest record is more than an hour ahead of the clock."""
     unkept_promises: tuple[str, ...] = ()
-    """Settings of a `broker.conf` that promise safety (replication, access control) where flightlog does not keep the
-    promise, with file and line: filled by `from_broker_conf`. Opening for writing raises UnkeptPromiseError while there
-    are any; a read-only view warns. To open without them: `dataclasses.replace(settings, unkept_promises=())`."""
+    """Settings of a `broker.conf` that promise safety (replication, access control) that flightlog cannot provide, with
+    file and line: filled by `from_broker_conf`. Opening for writing raises UnkeptPromiseError while there are any; a
+    read-only view warns. To open without them: `dataclasses.replace(settings, unkept_promises=())`."""
 
     def __post_init__(self) -> None:
         check_fields(self, RANGES)
@@ -286,21 +291,21 @@ class StoreSettings:
 
     @classmethod
     def small(cls, **changes: object) -> StoreSettings:
-        """1 MiB segments, queue files of 1,000 entries, index files of 4,000: for tests and small lives; `changes`
-        override."""
+        """1 MiB segments, queue files of 1,000 entries, index files of 4,000: for tests and small applications;
+        `changes` override."""
         small = cls(segment_size=1 << 20, queue_file_entries=1000, index_slots=1000, index_entries=4000)
         return replace(small, **changes)  # type: ignore[arg-type]
 
     @classmethod
     def from_broker_conf(cls, path: str | os.PathLike[str]) -> StoreSettings:
-        """The settings of a RocketMQ broker, from its `broker.conf`. What is not there has RocketMQ's default: 72 for
-        `retention_hours`. `read_broker_conf` of flightlog.store.conf.broker_conf tells more: the store's folder, and
+        """The settings of a RocketMQ broker, from its `broker.conf`. Missing settings have RocketMQ's defaults: 72 for
+        `retention_hours`. `read_broker_conf` of flightlog.store.conf.broker_conf returns more: the store's folder, and
         what was ignored.
 
-        Settings that promise what flightlog does not keep are logged as warnings. Opening a store for writing with the
-        result raises UnkeptPromiseError for those that promise safety: see `unkept_promises`.
+        Promises that flightlog cannot keep are logged as warnings. Opening a store for writing with the result raises
+        UnkeptPromiseError for those that promise safety: see `unkept_promises`.
 
-        Raises InvalidSettingsError, with file and line, for what makes no sense.
+        Raises InvalidSettingsError, with file and line, for invalid values.
         """
         from .conf.broker_conf import read_broker_conf  # it needs this module
 

@@ -104,7 +104,7 @@ class FaultyFileSystem(FileSystem):
 
 
 class FaultyDisk(RealDisk):
-    """A local disk that fails on demand and counts every operation. Safe from many threads."""
+    """A local disk that fails on demand and counts every operation. Thread-safe."""
 
     unpromising = ""
     """Name of the file system that it pretends to be: one where appends through a mapping are unsafe ("btrfs")."""

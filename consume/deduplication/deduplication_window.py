@@ -54,7 +54,7 @@ class DeduplicationWindow:
       some 200 bytes of memory.
 
     An id is text or bytes, of any length; a text and its UTF-8 bytes are one id. Ages follow the clock's time of day,
-    and stand still after it is set back. Safe from many threads; a folder is open in one process at a time.
+    and stand still after it is set back. Thread-safe; a folder is open in one process at a time.
 
     Every call raises StoreClosedError after `close`, ForkedStoreError in a child made by fork, StorePoisonedError after
     a failed sync (open it again: it goes on with what reached the disk), WrongTypeError and InvalidArgumentError for

@@ -70,7 +70,7 @@ def check_listener(listener: Listener) -> None:
 
 
 class Delivery:
-    """Safe from many threads."""
+    """Thread-safe."""
 
     def __init__(
         self,

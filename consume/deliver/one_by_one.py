@@ -19,7 +19,7 @@ from .waiters import Waiters
 
 
 class OneByOne:
-    """Safe from many threads. It takes no lock of a member."""
+    """Thread-safe. It takes no lock of a member."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

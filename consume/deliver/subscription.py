@@ -1,4 +1,4 @@
-"""One member of a group that hands its messages out, to be acknowledged one by one.
+"""One member of a group: delivers its messages, which are acknowledged individually.
 
 Invariants:
 - A message is handed out by one member at a time. It comes again only if it was given back, or not acknowledged before
@@ -50,8 +50,8 @@ NOTHING_NEW = (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
 class Subscription(AsyncSubscription):
-    """Made by `store.subscribe`; an iterator over messages and a context manager, both also in asyncio. Safe from many
-    threads, which then share the messages."""
+    """Created by `store.subscribe`; an iterator over messages and a context manager, both also in asyncio. Thread-safe:
+    several threads share the messages."""
 
     is_alive = True
     is_ordered = False
@@ -131,7 +131,7 @@ class Subscription(AsyncSubscription):
         return self.topics if self._retry_topic is None else {**self.topics, self._retry_topic: "*"}
 
     def assign(self, queue: MessageQueue) -> None:
-        """The queue is this member's from now on: it goes on where the group is, or begins where it was told to."""
+        """Take over this queue: continue at the group's offset, or begin where the subscription's `start` says."""
         offset = self.progress.get(queue)
         if offset is None:
             store = self._stores()[queue.broker_name]
@@ -149,7 +149,7 @@ class Subscription(AsyncSubscription):
         self._waiters.notify()
 
     def revoke(self, queue: MessageQueue) -> bool:
-        """Hand out no more of it. What is at work is handed out again by the next owner."""
+        """Stop delivering from it. The next owner redelivers the messages that are in process."""
         with self._lock:
             self._drop(queue)
         self._waiters.notify()  # waiters learn that the store is poisoned
@@ -308,16 +308,16 @@ class Subscription(AsyncSubscription):
         return message
 
     def receive(self, wait_s: float | None = None) -> ReceivedMessage | None:
-        """The next message; None if none comes for `wait_s` (None: however long it takes), or this was closed.
+        """Return the next message; None if none comes within `wait_s` (None: no limit), or if this was closed.
 
-        Raises what `store.get` raises, CorruptRecordError at a damaged message: `seek` leads past it. The other queues
-        go on meanwhile. Raises StorePoisonedError where all stores are poisoned.
+        Raises what `store.get` raises, CorruptRecordError at a damaged message: use `seek` to skip it. The other queues
+        continue meanwhile. Raises StorePoisonedError if all stores are poisoned.
         """
         found = self.receive_batch(1, wait_s)
         return found[0] if found else None
 
     def receive_batch(self, count: int, wait_s: float | None = None) -> list[ReceivedMessage]:
-        """As `receive`: up to `count` messages of one queue, as many as can be had at once."""
+        """Like `receive`, but returns up to `count` messages of one queue, as many as are available."""
         batch = self.poll(count)
         if batch or self.is_over:
             return batch
@@ -499,12 +499,12 @@ class Subscription(AsyncSubscription):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """What this member has now."""
+        """The queues that this member has now."""
         with self._lock:
             return sorted(self._has, key=lambda queue: queue.order)
 
     def lag(self) -> dict[MessageQueue, int]:
-        """How many messages of each of its queues lie behind the group's offset. Filtered ones count."""
+        """How many messages of each of its queues are behind the group's offset. Filtered ones count."""
         with self._lock:
             offsets = {queue: has.commit_offset for queue, has in self._has.items()}
         return {queue: max(0, self._bounds(queue)[1] - offset) for queue, offset in offsets.items()}
@@ -514,14 +514,14 @@ class Subscription(AsyncSubscription):
         return (0, 0) if store is None else store.bounds(queue)
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Hand out nothing more of these queues (none given: of all it has now), what was read before excepted."""
+        """Stop delivering from these queues (none given: from all it has now), except for messages already read."""
         check_queues(queues)
         with self._lock:
             self._paused |= set(queues or self._has)
             self._suspects.pause(self._paused)
 
     def resume(self, *queues: MessageQueue) -> None:
-        """Take that back."""
+        """Undo `pause`."""
         check_queues(queues)
         with self._lock:
             self._paused -= set(queues or self._paused)
@@ -529,7 +529,7 @@ class Subscription(AsyncSubscription):
         self._waiters.notify()
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements.
+        """Continue at this offset. Messages in process no longer count; acknowledging them has no effect and no error.
 
         Raises UsageError for a queue that it does not have, StoreClosedError if it was closed.
         """
@@ -551,7 +551,7 @@ class Subscription(AsyncSubscription):
         self._turns[queue] = None
 
     def seek_to_time(self, timestamp_ms: int | datetime) -> None:
-        """Go on, in every queue it has, at the first message stored at or after this time (ms, or a datetime with a
+        """Continue, in every queue it has, at the first message stored at or after this time (ms, or a datetime with a
         time zone). Raises StoreClosedError if it was closed."""
         timestamp_ms = check_time_ms("timestamp_ms", timestamp_ms)
         self._check_alive()
@@ -561,7 +561,7 @@ class Subscription(AsyncSubscription):
                 self.seek(queue, store.store.offset_at(queue.topic, queue.queue_id, timestamp_ms))
 
     def skip_to_now(self) -> None:
-        """Leave out everything that is there. Raises StoreClosedError if it was closed."""
+        """Skip all existing messages. Raises StoreClosedError if it was closed."""
         self._check_alive()
         for queue in self.queues:
             self.seek(queue, (1 << 63) - 1)
@@ -570,7 +570,7 @@ class Subscription(AsyncSubscription):
 
     @property
     def is_over(self) -> bool:
-        """Whether it hands out nothing more."""
+        """Whether it has stopped delivering."""
         return self._is_stopped or not self.is_alive
 
     def _check_alive(self) -> None:

@@ -44,7 +44,7 @@ class Waiter:
 
 
 class Waiters:
-    """Safe from many threads."""
+    """Thread-safe."""
 
     def __init__(self, stores: StoresNow, queues: Container[MessageQueue]) -> None:
         self._stores, self._queues = stores, queues

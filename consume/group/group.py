@@ -94,7 +94,7 @@ Listener = Callable[[Change], None]
 
 
 class Group:
-    """Safe from many threads. `notify` is called whenever a round is due at once."""
+    """Thread-safe. `notify` is called whenever a round is due at once."""
 
     def __init__(
         self, name: str, subscription: Subscription, notify: Callable[[], None], *, is_broadcasting: bool = False

@@ -30,7 +30,7 @@ GROUPS_FILE = "subscriptionGroup.json"
 
 
 class GroupTable:
-    """The group settings of one store that is open for writing. Safe from many threads."""
+    """The group settings of one store that is open for writing. Thread-safe."""
 
     def __init__(self, disk: Disk, root: Path, clock: Clock) -> None:
         self._file = ConfigFile(disk, root / CONFIG_FOLDER / GROUPS_FILE)

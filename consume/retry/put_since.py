@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class PutSince(Generic[K]):
-    """Not safe from several threads."""
+    """Not thread-safe."""
 
     def __init__(
         self, store: MessageStore, topic: str, name_of: Callable[[StoredMessage], K | None], *, is_growing: bool

@@ -134,7 +134,7 @@ class TimerState:
 
 
 class Timers:
-    """Safe from many threads, but for `run`, `save` and `close`, which the thread that delivers calls, or the closer
+    """Thread-safe, but for `run`, `save` and `close`, which the thread that delivers calls, or the closer
     once that has ended."""
 
     def __init__(

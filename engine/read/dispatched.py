@@ -19,7 +19,7 @@ wait, or after the next round of the flush service."""
 
 
 class Dispatched:
-    """Safe from many threads."""
+    """Thread-safe."""
 
     def __init__(self, reader: QueueReader, table: QueueTable, waiting_size: Callable[[], int]) -> None:
         """`waiting_size`: how many bytes of records that may be read are not dispatched yet."""

@@ -35,7 +35,7 @@ ENOUGH_MATCHES = 5000
 
 
 class Finder:
-    """Finds messages in one log and its queues. Safe from many threads."""
+    """Finds messages in one log and its queues. Thread-safe."""
 
     def __init__(
         self,

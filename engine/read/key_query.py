@@ -86,7 +86,7 @@ class QueryResult(NamedTuple):
 
 
 class KeyQuery:
-    """Queries over one log and one source of candidates. Safe from many threads."""
+    """Queries over one log and one source of candidates. Thread-safe."""
 
     def __init__(self, reader: LogReader, source: KeySource, deleted: DeletedTopics) -> None:
         self._reader, self._source, self._deleted = reader, source, deleted

@@ -57,7 +57,7 @@ log = logging.getLogger("flightlog.store")
 
 
 class Reader:
-    """Reads one log, its queues and its keys. Safe from many threads. It checks arguments. The store, whose methods of
+    """Reads one log, its queues and its keys. Thread-safe. It checks arguments. The store, whose methods of
     the same names call these, checks whether it is still open."""
 
     def __init__(

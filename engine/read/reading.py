@@ -61,7 +61,7 @@ BATCH_LIMITS = ((1 << 31) - 1, 1 << 30)
 
 
 class QueueReader:
-    """Reads queues of one table and messages of one log. Safe from many threads."""
+    """Reads queues of one table and messages of one log. Thread-safe."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from .wake_up import Notifiable, WakeUp
 
 
 class Arrivals:
-    """Has no thread until a waiter appears. Safe from many threads."""
+    """Has no thread until a waiter appears. Thread-safe."""
 
     def __init__(self, commit_log: CommitLog, service: FlushService, maintenance: StoreMaintenance) -> None:
         self._log, self._service, self._maintenance = commit_log, service, maintenance

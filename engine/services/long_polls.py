@@ -73,7 +73,7 @@ class LongPoll(Future[GetResult]):
 
 
 class LongPolls:
-    """Has no thread until a pull has to wait. Safe from many threads."""
+    """Has no thread until a pull has to wait. Thread-safe."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from .wake_up import WakeUp
 
 
 class WaitingLine:
-    """Stands for its waiters at `Arrivals`. Safe from many threads."""
+    """Stands for its waiters at `Arrivals`. Thread-safe."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self._arrivals = arrivals
@@ -58,7 +58,7 @@ class WaitingLine:
 
 
 class WaitingLines:
-    """A line for each group and topic that has waiters. Safe from many threads."""
+    """A line for each group and topic that has waiters. Thread-safe."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self._arrivals = arrivals

@@ -28,7 +28,7 @@ _making = threading.Lock()
 
 
 class Transactions:
-    """Safe from many threads. It does not hold the store's handle."""
+    """Thread-safe. It does not hold the store's handle."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = weakref.ref(store)

@@ -15,7 +15,7 @@ log = logging.getLogger("flightlog.serve")
 
 
 class Broker:
-    """Safe from many threads.
+    """Thread-safe.
 
     Invariant: `store` is another object after the store was lost and opened again. Nothing else of the server keeps it.
     """

@@ -24,7 +24,7 @@ from .rpc import Rpc
 
 
 class RemoteStore:
-    """A served store. Made by `flightlog.connect`; a context manager. Safe from many threads.
+    """A served store. Made by `flightlog.connect`; a context manager. Thread-safe.
 
     A child made by fork may use it, too: it makes connections of its own. After `close` every call raises
     StoreClosedError. While the server is away calls wait for it, `timeout_s` in all,

@@ -20,7 +20,7 @@ PROLONGED_PER_TIME = 3
 
 
 class RemoteSubscription:
-    """Made by `RemoteStore.subscribe`; an iterator and a context manager. Safe from many threads: each gets other
+    """Made by `RemoteStore.subscribe`; an iterator and a context manager. Thread-safe: each gets other
     messages. The end of its iteration does not close it."""
 
     def __init__(

@@ -33,7 +33,7 @@ LOST = ("CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE")
 
 
 class Rpc:
-    """Safe from many threads, and in forked children."""
+    """Thread-safe, and in forked children."""
 
     def __init__(
         self, address: str, timeout_s: float, *, tls: ssl.SSLContext | None, keys: tuple[str, str] | None

@@ -35,7 +35,7 @@ class Condition(Generic[T]):
 
 
 class FastPathConditions:
-    """Each of these disables the fast path while it holds. Safe from many threads, without a lock.
+    """Each of these disables the fast path while it holds. Thread-safe, without a lock.
 
     In every call the fast path checks only whether `active` is empty.
     """

@@ -37,7 +37,7 @@ log = logging.getLogger("flightlog.store")
 
 
 class Poison:
-    """The poison of one open log. Safe from many threads, without a lock."""
+    """The poison of one open log. Thread-safe, without a lock."""
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ RETRY_DELAYS_S = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1
 
 
 class ReviveQueue:
-    """One queue of the revive topic. Not safe from several threads."""
+    """One queue of the revive topic. Not thread-safe."""
 
     def __init__(
         self, store: MessageStore, letters: DeadLetters, revived_pops: RevivedPops, queue_id: int, own_name: str

@@ -25,7 +25,7 @@ assert (KEY.size, SHORT.size, VALUE.size) == (24, 12, 28)
 
 
 class PackedKeys:
-    """Keys of check points as bytes, equal if the keys are. Not safe from several threads."""
+    """Keys of check points as bytes, equal if the keys are. Not thread-safe."""
 
     def __init__(self) -> None:
         self._names: list[tuple[str, str, str]] = []
