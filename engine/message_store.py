@@ -4,7 +4,7 @@ Invariants:
 - A put that returned PUT_OK is stored once, in order, and visible to the next read of this process; under sync flush it
   is durable. A put that did not wait for its sync, or waited too long, becomes visible only once it is durable.
 - A put that raised an InvalidMessageError or a DiskFullError stored nothing of that message.
-- After a failed sync or a failed service thread, puts raise StorePoisonedError and reads go on.
+- After a failed sync or a failed service thread, puts raise StorePoisonedError and reads continue.
 - A child made by fork can neither read nor write with this handle.
 """
 

@@ -41,13 +41,13 @@ class Message(native.MessageFields):
     wait_store_ok: bool = True
     """Whether a put under sync flush waits until the message is durable. False is written as the property WAIT=false,
     and a message whose properties say WAIT=false does not wait either: the put answers PUT_OK at once, its sync
-    follows, and the message can be read once it is durable. Without meaning under async flush."""
+    follows, and the message can be read once it is durable. No effect under async flush."""
     compress: CompressionType | None = None
-    """Have the put compress the body, and say so in the flags. LZ4 and ZSTD need the extra `compression`. A body that
-    is compressed already goes with its bits in `sys_flag` and None here."""
+    """How the put compresses the body, which it notes in the flags. LZ4 and ZSTD need the extra `compression`. For a
+    body that is already compressed, set its bits in `sys_flag` and leave this None."""
     delay_level: int = 0
-    """Deliver it later: level 1, 2, ... of the setting `delay_levels`, the highest one if there are fewer; written as
-    the property DELAY. 0: at once, unless the property says otherwise. See docs/delays.md."""
+    """Delay level of the delivery: 1, 2, ... of the setting `delay_levels`, the highest one if there are fewer; written
+    as the property DELAY. 0: at once, unless the property says otherwise. See docs/delays.md."""
 
     def __repr__(self) -> str:
         """What differs from the defaults; of the body its beginning and size."""
@@ -56,12 +56,12 @@ class Message(native.MessageFields):
         return f"Message({', '.join((repr(self.topic), shown_body(self.body), *told))})"
 
     def deliver_at_ms(self, at_ms: int) -> Message:
-        """Have it delivered at this time, in milliseconds since 1970, in place of whatever it asked for before: the
-        property TIMER_DELIVER_MS. Returns the message. See docs/delays.md."""
+        """Deliver it at this time, in milliseconds since 1970; replaces an earlier time or delay. It is the property
+        TIMER_DELIVER_MS. Returns the message. See docs/delays.md."""
         return self._set_timer(props.TIMER_DELIVER_MS, "at_ms", at_ms)
 
     def deliver_after_ms(self, delay_ms: int) -> Message:
-        """Have it delivered so many milliseconds after the put: the property TIMER_DELAY_MS. As `deliver_at_ms`."""
+        """Deliver it so many milliseconds after the put: the property TIMER_DELAY_MS. Otherwise as `deliver_at_ms`."""
         return self._set_timer(props.TIMER_DELAY_MS, "delay_ms", delay_ms)
 
     # Not fields: each would cost every message that is made, and nearly none is for later.

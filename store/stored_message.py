@@ -1,7 +1,7 @@
-"""A message that came out of a store.
+"""A message that was read from a store.
 
-One that is read keeps the bytes of its record: the body, and the rest as it lies in the log, of which a
-field is made when it is asked for. Most readers ask for a few fields, many for the body alone.
+It keeps the bytes of its record: the body, and the rest as stored in the log, from which a field is decoded on first
+access. Most readers use a few fields, many only the body.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .results import encode_message_id
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class StoredMessage(native.RecordFields):
-    """A message as it lies in the log. `body` and everything else are copies: they outlive the store.
+    """A message as stored in the log. `body` and everything else are copies: they outlive the store.
 
     `properties` are name to value, as RocketMQ's parser reads them; `tags`, `keys` and `uniq_key` are taken from there.
     """
@@ -63,7 +63,7 @@ class StoredMessage(native.RecordFields):
         """The body as it was before compression; `body` itself if it is not compressed. Never more than `max_size`
         bytes are made of a compressed one.
 
-        Raises CorruptBodyError if it is not what its flags say, or larger; MissingExtraError for LZ4 and zstd without
+        Raises CorruptBodyError if it does not match its flags, or is larger; MissingExtraError for LZ4 and zstd without
         the extra `compression`.
         """
         kind = compression_of(self.sys_flag)

@@ -28,7 +28,7 @@ from .stores import kill, verify_closed
 SETTINGS = StoreSettings.small(segment_size=16 << 20)
 """Small files, in which RocketMQ's largest body (4 MiB) finds room."""
 REVIVED_MS = 5_000
-"""After how long a message whose invisible time is over comes again, at the latest."""
+"""How long after its invisible time a message is redelivered, at the latest."""
 PATIENCE_S = 60.0
 
 
@@ -163,7 +163,7 @@ class ServedStore:
 
     def expire_invisible(self) -> int:
         """End the invisible time of every message that was received from this server and not acknowledged; returns how
-        many. They come again within about two seconds. The clock moves by five seconds.
+        many. They are redelivered within about two seconds. The clock moves by five seconds.
 
         Messages that were received before a restart are left alone.
         """

@@ -34,17 +34,17 @@ log = logging.getLogger("flightlog.consume")
 
 MAX_COUNT: Final = 100_000
 MAX_AGE_S: Final = 3 * 86_400
-"""As long as RocketMQ keeps messages: later, none of them can come again."""
+"""As long as RocketMQ keeps messages: after that, none of them can be redelivered."""
 SLACK: Final = 4_096
 """Records of ids out of the window that are never worth a rewrite of the file."""
 
 
 class EffectInProgressError(FlightlogError):
-    """Another thread, or an outer block, is at work on this id. Do not acknowledge the message: it comes again."""
+    """Another thread, or an outer block, is processing this id. Do not acknowledge the message: it is redelivered."""
 
 
 class DeduplicationWindow:
-    """Ids that were noted lately: at most `max_count`, each for `max_age_s` seconds at most, whichever ends first.
+    """Recently noted ids: at most `max_count`, each for at most `max_age_s` seconds, whichever limit comes first.
 
     - A note is durable when the call returns (`FlushMode.SYNC`), or when `flush` or `close` does (`ASYNC`: the end of
       the process loses no note, a power cut those since).

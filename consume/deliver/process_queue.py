@@ -124,4 +124,4 @@ class ProcessQueue:
 
 
 Place = tuple[ProcessQueue, int]
-"""A message: how its queue was held when it was read, and its queue offset."""
+"""A message: the assignment of its queue when it was read, and its queue offset."""

@@ -1,4 +1,4 @@
-"""A message in the hands of a consumer."""
+"""A message that a consumer processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Giver(Protocol):
 
 
 class MessageInHand:
-    """What a message in the hands of a worker shows of the message itself, here and behind a server."""
+    """Base of a message in process, local or from a server: the fields of the message itself."""
 
     __slots__ = ()
     message: StoredMessage
@@ -71,12 +71,13 @@ class ReceivedMessage(MessageInHand):
         """Held from the first time that it is handed out: one that waits to be must not keep its subscription alive."""
 
     def ack(self) -> bool:
-        """It was worked off. False if that counts no more: it was acknowledged before, or its queue has gone to another
-        member, which gets it again. Written to the disk within seconds, and at close."""
+        """Acknowledge the message. Returns False if it was already acknowledged, or if its queue was reassigned (the
+        new owner receives it again). Written to the disk within seconds, and at close."""
         return self._subscription.acknowledge(self.queue, self._has, (self.message.queue_offset,)) == 1
 
     def send_back(self) -> bool:
-        """Its processing failed: store it for another attempt, and acknowledge it here. False as `ack`.
+        """Report that processing failed: store the message for another attempt, and acknowledge it. Returns False as
+        `ack` does.
 
         The group receives it again after 10 s, 30 s, 1 min and so on, also in another process; after `max_attempts`
         deliveries it is a dead letter. An ordered member redelivers it first in its queue instead, after a second. If
@@ -85,8 +86,8 @@ class ReceivedMessage(MessageInHand):
         return self._subscription.fail([self]) == 1
 
     def retry_later(self, delay_s: float) -> bool:
-        """Not now: this member hands it out again, `delay_s` from now at the earliest. False as `ack`. The attempt is
-        counted by this member alone, unless it is an ordered one, see `send_back`."""
+        """Redeliver it later to this member, in `delay_s` seconds at the earliest. Returns False as `ack` does. Only
+        this member counts the attempt, unless it is an ordered one, see `send_back`."""
         check_seconds("delay_s", delay_s)
         return self._subscription.give_back([self], delay_s) == 1
 
@@ -98,12 +99,12 @@ class ReceivedMessage(MessageInHand):
 
     @property
     def place(self) -> tuple[ProcessQueue, int]:
-        """How its queue was held when it was read, and its offset."""
+        """The assignment of its queue when it was read, and its offset."""
         return self._has, self.message.queue_offset
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it waits for its acknowledgement here."""
+        """Whether it is still to be acknowledged here."""
         return self.message.queue_offset in self._has
 
     def __repr__(self) -> str:

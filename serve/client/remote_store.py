@@ -1,4 +1,4 @@
-"""A store behind a server, with the words of `flightlog.open`'s Store."""
+"""A store behind a server, with the calls of `flightlog.open`'s Store."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .rpc import Rpc
 
 
 class RemoteStore:
-    """A served store. Made by `flightlog.connect`; a context manager. Thread-safe.
+    """A served store. Created by `flightlog.connect`; a context manager. Thread-safe.
 
-    A child made by fork may use it, too: it makes connections of its own. After `close` every call raises
-    StoreClosedError. While the server is away calls wait for it, `timeout_s` in all,
-    and then raise ServerUnavailableError. What the server refuses is raised as the store itself raises it, where the
-    protocol tells which error it was, else as ServerRefusedError.
+    A child made by fork may use it, too: it opens its own connections. After `close` every call raises
+    StoreClosedError. While the server is unreachable, calls wait for it, `timeout_s` in all, and then raise
+    ServerUnavailableError. A refusal of the server is raised as the store's own error if the protocol names it, else as
+    ServerRefusedError.
     """
 
     def __init__(self, rpc: Rpc) -> None:
@@ -42,11 +42,11 @@ class RemoteStore:
 
     def put(self, message: Message, *, group: str | None = None) -> SendReceipt:
         """Store a message. Messages of the same message group `group` are stored in order in one queue. The server
-        chooses the queue: `queue_id` is not looked at.
+        chooses the queue: `queue_id` is ignored.
 
-        When this returns, what is promised is what a put to the store promises: under sync flush PUT_OK is durable. The
+        When this returns, the guarantees are those of a put to the store: under sync flush PUT_OK is durable. The
         message is sent once. If no answer came, ServerUnavailableError says in `may_be_done` whether it may be stored.
-        Raises InvalidMessageError and what is below it; ServerRefusedError for a disk that says no.
+        Raises InvalidMessageError and its subclasses; ServerRefusedError for an error of the server's disk.
         """
         check_type("message", message, Message, "a flightlog.Message")
         check_topic(message.topic)
@@ -79,7 +79,7 @@ class RemoteStore:
         for `invisible_ms` milliseconds, 10,000 to 12 hours. See `Store.receive`.
 
         `wait_s`: how many seconds to wait while there is no message, 5 to 20. The list is empty if there is none. A
-        receive whose answer was lost is repeated, and the messages of the lost one come again after their time.
+        receive whose answer was lost is repeated, and the messages of the lost one are redelivered after their time.
         `physical_offset` and `size` of these messages are -1, and their topic is the one that was received from.
         """
         group = check_group(group)
@@ -136,11 +136,11 @@ class RemoteStore:
         return [handle for handle, status in pairs if status.code == Code.INVALID_RECEIPT_HANDLE]
 
     def change_invisible(self, handle: PopHandle, invisible_ms: int, *, count_attempt: bool = True) -> PopHandle:
-        """Have a received message be delivered again `invisible_ms` milliseconds from now, 0 to 12 hours, unless it is
-        acknowledged; with `count_attempt=False`, as the same attempt. Returns the handle that counts from now on. See
+        """Redeliver a received message `invisible_ms` milliseconds from now, 0 to 12 hours, unless it is acknowledged;
+        with `count_attempt=False`, as the same attempt. Returns the handle that is valid from now on. See
         `Store.change_invisible`.
 
-        It is sent once. If no answer came, the old handle may count no more: its message comes again.
+        It is sent once. If no answer came, the old handle may be invalid: its message is then redelivered.
         """
         handle = checked_handle(handle)
         check_whole("invisible_ms", invisible_ms, 0, MAX_INVISIBLE_MS)
@@ -170,10 +170,10 @@ class RemoteStore:
                     bill(message.body)
                     message.ack()
 
-        A message that is not acknowledged stays with this subscription while it is open, for a thread prolongs its
-        invisible time; it comes again within `invisible_ms` milliseconds after the process has died. Up to `max_count`
-        messages are received at a time. `idle_s`: after how many seconds without a message the iteration ends; None:
-        never. Raises InvalidArgumentError.
+        A message that is not acknowledged stays with this subscription while it is open, because a thread prolongs its
+        invisible time; it is redelivered within `invisible_ms` milliseconds after the process has died. Up to
+        `max_count` messages are received at a time. `idle_s`: after how many seconds without a message the iteration
+        ends; None: never. Raises InvalidArgumentError.
         """
         check_whole("max_count", max_count, 1, MAX_COUNT)
         check_whole("invisible_ms", invisible_ms, MIN_INVISIBLE_MS, MAX_INVISIBLE_MS)
