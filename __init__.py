@@ -43,6 +43,7 @@ from .engine.read.finding import Boundary
 from .engine.read.key_query import QueryResult
 from .engine.read.topic_traffic import HourTraffic, SizeBucket, TopicTraffic, topic_traffic
 from .engine.read_only import ReadOnlyStore, open_read_only
+from .engine.repair.new_store import KeptOffsetsError
 from .engine.repair.repairing import RepairReport, repair
 from .engine.repair.salvaging import LostRange, SalvageReport, salvage
 from .engine.repair.sealing import SealReport, seal
@@ -199,6 +200,7 @@ __all__ = [
     "InvalidSettingsError",
     "InvalidTimerError",
     "InvalidTopicError",
+    "KeptOffsetsError",
     "ListenerResultError",
     "LostRange",
     "Message",

@@ -12,7 +12,6 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..store.errors import FlightlogError
 from ..store.format import property_names as props
 from ..store.format.crc_property import CRC_PROPERTY
 from ..store.format.host import raw_host
@@ -29,8 +28,8 @@ UNDELIVERABLE_TOPICS = frozenset({HALF_TOPIC, SCHEDULE_TOPIC})
 QUEUE_ID = re.compile(r"\+?[0-9]{1,10}")
 
 
-class UndeliverableError(FlightlogError):
-    """A parked record whose properties name no valid topic and queue to deliver it to."""
+class UndeliverableError(Exception):
+    """A parked record whose properties name no valid topic and queue to deliver it to. Caught in this room."""
 
 
 class DueMessage(NamedTuple):

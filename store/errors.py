@@ -46,13 +46,14 @@
     │   └── MissingJavaError
     ├── ThreadStartError               the system has no thread to give; a RuntimeError, too
     ├── EffectInProgressError          consume/: an id of a deduplication window that another thread is at work on
+    ├── KeptOffsetsError               engine/: an import cannot give messages the queue offsets that they had
     ├── StoreLockedError               another writer holds the store
     ├── ClockBehindError               the last record lies in the clock's future
     ├── GroupLagError                  a consumer group lags further than a producer's max_lag
     ├── SendManyError                  some of the messages of a producer's send_many were not acknowledged
     ├── SendTimeoutError               a producer's send was not over in time; a TimeoutError, too
-    ├── ServerUnavailableError     serve/: no answer of a server came in time
-    ├── ServerRefusedError         serve/: a server refused a call for a reason that has no error of its own
+    ├── ServerUnavailableError         serve/: no answer of a server came in time
+    ├── ServerRefusedError             serve/: a server refused a call for a reason that has no error of its own
     ├── StoreChangingError             each look at a store was overtaken by its writer: try again
     ├── DataLossError                  spark/: what a query or a stream asks for was removed before it was read
     ├── CheckpointAheadError           spark/: a stream has come further than its store reaches
