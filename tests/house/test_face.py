@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -109,18 +112,39 @@ def test_dir_shows_the_face_alone() -> None:
     assert dir(flightlog.spark) == sorted(flightlog.spark.__all__)
 
 
-@pytest.mark.ci
-def test_a_type_checker_finds_a_misspelled_name(house: House, tmp_path: Path) -> None:
-    link = tmp_path / "flightlog"
-    link.symlink_to(house.root)
-    program = tmp_path / "program.py"
+def misspelled(house: House, folder: Path) -> Path:
+    """A program beside the package, with errors in lines 3 and 4."""
+    (folder / "flightlog").symlink_to(house.root)
+    program = folder / "program.py"
     lines = ("import flightlog", "from flightlog import spark", "flightlog.Mesage", "spark.sesion", "flightlog.Message")
     program.write_text("\n".join(lines))
+    return program
+
+
+@pytest.mark.ci
+def test_mypy_finds_a_misspelled_name(house: House, tmp_path: Path) -> None:
+    program = misspelled(house, tmp_path)
     command = [sys.executable, "-P", "-m", "mypy", "--config-file=", f"--cache-dir={tmp_path / 'cache'}"]
     command += ["--ignore-missing-imports", "--follow-imports=silent", "--namespace-packages", str(program)]
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     found = [line.split(":")[1] for line in finished.stdout.splitlines() if " error: " in line]
     assert found == ["3", "4"], finished.stdout
+
+
+@pytest.mark.ci
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node, on which pyright runs")
+def test_pyright_finds_a_misspelled_name_and_knows_every_type_of_the_face(house: House, tmp_path: Path) -> None:
+    """What mypy finds in `typed_program.py`, `make check` tells."""
+    program = misspelled(house, tmp_path)
+    sound = Path(shutil.copy(house.root / "tests/house/typed_program.py", tmp_path))
+    command = [sys.executable, "-P", "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    environment = os.environ | {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # of newer versions, after which it would look
+    finished = subprocess.run(
+        [*command, program, sound], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    told = json.loads(finished.stdout)["generalDiagnostics"]
+    found = [(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in told]
+    assert found == [("program.py", 3), ("program.py", 4)], finished.stdout
 
 
 def test_every_name_of_the_face_is_there() -> None:
