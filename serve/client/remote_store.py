@@ -186,7 +186,7 @@ class RemoteStore:
         def receive() -> list[PoppedMessage]:
             return self.receive(group, topic, max_count, invisible_ms=invisible_ms, tags=tags, filter=filter)
 
-        return RemoteSubscription(receive, self.ack, self.change_invisible, invisible_ms, idle_s)
+        return RemoteSubscription(topic, group, receive, self.ack, self.change_invisible, invisible_ms, idle_s)
 
     @property
     def is_closed(self) -> bool:

@@ -25,12 +25,15 @@ class RemoteSubscription:
 
     def __init__(
         self,
+        topic: str,
+        group: str,
         receive: Callable[[], list[PoppedMessage]],
         ack: Ack,
         change_invisible: ChangeInvisible,
         invisible_ms: int,
         idle_s: float | None,
     ) -> None:
+        self.topic, self.group = topic, group
         self._receive, self._ack, self._change_invisible = receive, ack, change_invisible
         self._invisible_ms, self._idle_s = invisible_ms, idle_s
         self._received: deque[RemoteMessage] = deque()
@@ -40,6 +43,10 @@ class RemoteSubscription:
         self._closing = threading.Event()
         self._prolonging = threading.Thread(target=self._prolong, name="flightlog-prolong", daemon=True)
         self._prolonging.start()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closing.is_set() else "open"
+        return f"<RemoteSubscription of group {self.group!r} to {self.topic!r}, {state}>"
 
     def receive(self, timeout_s: float | None = None) -> RemoteMessage | None:
         """The next message; None if none comes within about `timeout_s` seconds (each look takes 5 s), or after

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import flightlog
 
 if TYPE_CHECKING:
+    from flightlog.testing import ServedStore
     from flightlog.tests.conftest import AssertClean
 
 SMALL = flightlog.StoreSettings.small()
@@ -40,6 +41,18 @@ def test_members_tell_their_group_and_topics(tmp_path: Path, assert_clean: Asser
         with consumer:
             assert repr(consumer) == f"<Consumer of group 'billing', {told}4 queues>>"
     assert_clean(tmp_path)
+
+
+def test_members_of_a_served_store_tell_their_group_and_topic(rocketmq: ServedStore) -> None:
+    with flightlog.connect(rocketmq.address) as store:
+        with store.subscribe("orders", group="billing") as subscription:
+            assert repr(subscription) == "<RemoteSubscription of group 'billing' to 'orders', open>"
+        assert repr(subscription) == "<RemoteSubscription of group 'billing' to 'orders', closed>"
+
+
+def test_every_class_of_the_face_has_a_repr() -> None:
+    classes = [one for name in flightlog.__all__ if isinstance(one := getattr(flightlog, name), type)]
+    assert [cls.__name__ for cls in classes if cls.__repr__ is object.__repr__] == []
 
 
 def test_messages_tell_tags_and_keys_and_how_their_bodies_begin(tmp_path: Path, assert_clean: AssertClean) -> None:
