@@ -150,7 +150,7 @@ def _measure(
         with ProgressBar("measuring", runs) as bar:
             for plan in plans:
                 try:
-                    found = _contest(plan, sizes, folder, bar.advance)
+                    found = run_contest(plan, sizes, folder, bar.advance)
                     tell([figure.line({outcome.case: outcome for outcome in found}) for figure in plan.figures])
                     outcomes += found
                 except Exception as e:
@@ -168,7 +168,7 @@ def _measure(
     return sorted(lines, key=lambda line: GROUPS.index(line.group)), outcomes, has_failed
 
 
-def _contest(contest: Contest, sizes: Sizes, folder: Path, done: Callable[[], None]) -> list[Outcome]:
+def run_contest(contest: Contest, sizes: Sizes, folder: Path, done: Callable[[], None]) -> list[Outcome]:
     """The outcomes of a contest's cases. A warm-up round of a twentieth of the size is not counted."""
     with TemporaryDirectory(dir=folder) as place:
         cases = [_sized(contest, case, sizes, Path(place)) for case in contest.cases()]

@@ -121,7 +121,7 @@ class KeyQuery:
         """The records of all of them, newest first, and what each one holds that has the key, newest first."""
         known: set[int] = set()
         begin = max(self._reader.min_offset, self._deleted.below(topic))
-        wanted, is_any_time = _Key(topic, key), begin_ms <= 0 and end_ms is None
+        wanted, is_any_time = SoughtKey(topic, key), begin_ms <= 0 and end_ms is None
         for physical_offset in self._source.candidates(wanted.hash, begin_ms, end_ms):
             if physical_offset in known or not begin <= physical_offset < end:
                 continue
@@ -138,7 +138,7 @@ class KeyQuery:
             if is_any_time or begin_ms <= message.store_timestamp_ms <= (end_ms if end_ms is not None else MAX_TIME_MS):
                 yield message, [message] if is_plain else self._messages_with(message, key, on_corrupt)
 
-    def _plain_match(self, physical_offset: int, wanted: _Key, end: int) -> StoredMessage | None:
+    def _plain_match(self, physical_offset: int, wanted: SoughtKey, end: int) -> StoredMessage | None:
         """The message there if it plainly has the key, as most candidates do; None: `_match` tells."""
         if not wanted.topic_raw or not wanted.value:
             return None
@@ -148,7 +148,7 @@ class KeyQuery:
             return None  # the file is no more
         return message if message is not None and wanted.is_plainly_in(message.properties_raw) else None
 
-    def _match(self, physical_offset: int, wanted: _Key, on_corrupt: OnCorrupt, end: int) -> StoredMessage | None:
+    def _match(self, physical_offset: int, wanted: SoughtKey, on_corrupt: OnCorrupt, end: int) -> StoredMessage | None:
         """The record there if it has the key and ends by `end`."""
         reader = self._reader
         message: StoredMessage | None
@@ -190,7 +190,7 @@ class KeyQuery:
         return None
 
 
-class _Key:
+class SoughtKey:
     """A key that is looked for, and the topic that it is looked for in."""
 
     __slots__ = ("_key", "_topic", "hash", "topic_raw", "value")

@@ -18,7 +18,7 @@ ZERO_PIECE_SIZE = 1 << 20
 
 
 @cache
-def _fallocate() -> Callable[[int, int, int, int], int] | None:
+def find_fallocate() -> Callable[[int, int, int, int], int] | None:
     return system_call("fallocate64", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -28,7 +28,7 @@ def allocate_blocks(descriptor: int, position: int, size: int) -> None:
     Raises OSError, with ENOSPC where there is no room. On a file system without fallocate, zeros are written into the
     range instead, so it must not hold data there: flightlog asks for ranges that it has not written yet.
     """
-    fallocate = _fallocate()
+    fallocate = find_fallocate()
     while fallocate is not None:
         if fallocate(descriptor, 0, position, size) == 0:
             return

@@ -86,7 +86,7 @@ def open_file_system(path: Path) -> FileSystem | None:
         return None
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     found = FileSystem(path, descriptor)
-    return found if _magic(descriptor) in TRUSTED else None
+    return found if magic_of(descriptor) in TRUSTED else None
 
 
 def find_unpromising(path: Path) -> Unpromising | None:
@@ -96,13 +96,13 @@ def find_unpromising(path: Path) -> Unpromising | None:
         return None
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = UNPROMISING.get(_magic(descriptor))
+        found = UNPROMISING.get(magic_of(descriptor))
     finally:
         os.close(descriptor)
     return None if found is None else Unpromising(path, *found)
 
 
-def _magic(descriptor: int) -> int:
+def magic_of(descriptor: int) -> int:
     """Which kind of file system it is, as statfs(2) tells; 0 where it does not."""
     buffer = ctypes.create_string_buffer(STATFS_SIZE)
     if _libc().fstatfs(descriptor, buffer):

@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import Consumer, Message, MessageQueue, ReceivedMessage, Stores, StoreSettings, Subscription
-from flightlog.consume.group.local_progress import LocalProgress
+from flightlog.consume.group.local_progress import LocalProgress, OffsetsFile
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, InconsistentGroupError, UsageError
 from flightlog.tests.support import inside, process
@@ -122,8 +122,8 @@ def test_the_file_is_rocketmqs(tmp_path: Path) -> None:
     progress = LocalProgress(RealDisk(), tmp_path, "g", dict)
     assert progress.get(MessageQueue("TopicTest", "broker-a", 3)) == 123
     assert progress.get(MessageQueue('a "{}: b', "订}:{", 0)) == 5
-    raw = progress._file._dump({"offsetTable": {json.dumps({"brokerName": "订}:{", "queueId": 0, "topic": "a"}): 7}})
-    file.write_bytes(raw)
+    queue = json.dumps({"brokerName": "订}:{", "queueId": 0, "topic": "a"})
+    OffsetsFile(RealDisk(), file).write({"offsetTable": {queue: 7}})
     assert LocalProgress(RealDisk(), tmp_path, "g", dict).get(MessageQueue("a", "订}:{", 0)) == 7
 
 

@@ -37,7 +37,7 @@ class Life:
         self.rng, self.disks = rng, disks
         self.stores = Stores(disks.open(*NAMES), clock=clock)
         self.members: list[Subscription] = []
-        self.held: list[ReceivedMessage] = []
+        self.held: list[tuple[Subscription, ReceivedMessage]] = []
         self.away: set[str] = set()
         self.numbers = iter(range(1 << 30))
         self.received: set[bytes] = set()
@@ -54,7 +54,7 @@ class Life:
         """What it has at work goes with it."""
         if self.members:
             gone = self.members.pop(self.rng.randrange(len(self.members)))
-            self.held = [message for message in self.held if message._subscription is not gone]
+            self.held = [(member, message) for member, message in self.held if member is not gone]
 
     def close(self) -> None:
         if there := sorted({*NAMES} - self.away):
@@ -84,17 +84,18 @@ class Life:
     def receive(self) -> None:
         if self.members:
             try:
-                message = self.rng.choice(self.members).receive(0)
+                member = self.rng.choice(self.members)
+                message = member.receive(0)
             except StorePoisonedError:
                 assert self.away, "all that are left"
                 return
             if message is not None:
                 self.received.add(message.body)
-                self.held.append(message)
+                self.held.append((member, message))
 
     def acknowledge(self) -> None:
         if self.held:
-            self.held.pop(self.rng.randrange(len(self.held))).ack()
+            self.held.pop(self.rng.randrange(len(self.held)))[1].ack()
 
     def check(self) -> None:
         with inside.between_rounds(self.stores, "g"):

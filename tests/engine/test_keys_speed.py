@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoredMessage
-from flightlog.engine.read.key_query import _Key
+from flightlog.engine.read.key_query import SoughtKey
 from flightlog.index.key import index_folder
 from flightlog.index.key.index_file import key_hash
 from flightlog.store.format.java_hash import java_hash
@@ -58,7 +58,7 @@ def test_whose_keys_are_compared_without_parsing(tmp_path: Path) -> None:
         message = StoredMessage(**fields, properties_raw=text.encode())
         for key in WANTED:
             expected = key in (message.uniq_key, *message.keys)
-            assert _Key("t", key).is_of(message) == expected, (text, key)
+            assert SoughtKey("t", key).is_of(message) == expected, (text, key)
             found += expected
     assert found > 500
 

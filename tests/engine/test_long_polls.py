@@ -208,11 +208,10 @@ def test_an_error_of_a_later_look_is_the_futures(
 
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         answer, other = store.pull("t", 0, 0, wait_s=LONG_S), store.pull("t", 1, 0, wait_s=LONG_S)
-        look = inside.long_polls(store)._look
-        monkeypatch.setattr(inside.long_polls(store), "_look", fail)
-        store.put(Message("t", b"0"))
-        assert isinstance(answer.exception(LIMIT_S), CorruptRecordError)
-        monkeypatch.setattr(inside.long_polls(store), "_look", look)
+        with monkeypatch.context() as patch:
+            patch.setattr(inside.long_polls(store), "_look", fail)
+            store.put(Message("t", b"0"))
+            assert isinstance(answer.exception(LIMIT_S), CorruptRecordError)
         store.put(Message("t", b"1", queue_id=1))
         assert bodies(other) == [b"1"]
     assert_clean(tmp_path)

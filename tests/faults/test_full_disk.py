@@ -13,6 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
+from flightlog.engine.services.retention import Retention
 from flightlog.store.errors import DiskFullError
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import inside
@@ -122,7 +123,8 @@ def test_a_put_of_many_refused_before_its_second_part_tells_the_results_of_the_f
 
     with flightlog.open(tmp_path / "store", settings(mode)) as store:
         acknowledged.put(store, acknowledged.message())
-        monkeypatch.setattr(inside.putter(store), "_check_room", refuse)
+        monkeypatch.setattr(Retention, "is_disk_full", True)
+        monkeypatch.setattr(inside.maintenance(store).retention, "refuse_puts", refuse)
         messages = tuple(acknowledged.message() for _ in range(2000))
         with pytest.raises(DiskFullError) as caught:
             store.put_many(messages)

@@ -130,7 +130,7 @@ def test_a_warning_that_is_made_an_error_leaves_everything_as_it_was(tmp_path: P
     ],
 )
 def test_which_file_systems(magic: int, name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_system, "_magic", lambda descriptor: magic)
+    monkeypatch.setattr(file_system, "magic_of", lambda descriptor: magic)
     found = RealDisk().find_unpromising(tmp_path)
     assert (None if found is None else found.name) == name
 

@@ -55,9 +55,7 @@ def test_a_kill_repeats_only_what_was_not_saved(
     assert sorted(timed.delivered()[15 + len(again) :]) == list(range(15, 40))
 
 
-def test_an_append_that_fails_is_tried_again_where_it_stopped(
-    opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_append_that_fails_is_tried_again_where_it_stopped(opened: Opened, clock: SetClock) -> None:
     timed = opened()
     for number in range(10):
         timed.put("orders", number, clock.at_ms + 1000)
@@ -65,7 +63,7 @@ def test_an_append_that_fails_is_tried_again_where_it_stopped(
         timed.cancel("orders", number, clock.at_ms + 1000)
     timed.run()
     clock.at_ms += 1000
-    deliver = timed.around._deliver
+    deliver = timed.deliver
     room = [4]
 
     def full(deliveries: Sequence[DueMessage]) -> int:
@@ -74,7 +72,7 @@ def test_an_append_that_fails_is_tried_again_where_it_stopped(
             raise DiskFullError(timed.root, 100, "no room")
         return deliver(taken)
 
-    monkeypatch.setattr(timed.around, "_deliver", full)
+    timed.deliver = full
     for _ in range(3):
         with pytest.raises(DiskFullError):
             timed.run()

@@ -50,7 +50,7 @@ class Life:
     def opened(self) -> TimedStore:
         if self.store is None:
             self.store = self.timed.TimedStore(self.root, self.clock, self.disk)
-            deliver = self.store.around._deliver
+            deliver = self.store.deliver
 
             def watched(deliveries: Sequence[DueMessage]) -> int:
                 for message, _ in deliveries:
@@ -61,7 +61,7 @@ class Life:
                             self.early.append((number, self.clock.at_ms, self.due[number]))
                 return deliver(deliveries)
 
-            self.store.around._deliver = watched
+            self.store.deliver = watched
         return self.store
 
     def step(self) -> None:

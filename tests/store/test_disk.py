@@ -79,7 +79,7 @@ def test_allocated_blocks_are_real_and_the_bytes_stay(disk: RealDisk, tmp_path: 
 
 def test_without_fallocate_zeros_are_written(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The C library's own emulation would write into the file behind our back, one byte a block."""
-    monkeypatch.setattr(allocate, "_fallocate", lambda: None)
+    monkeypatch.setattr(allocate, "find_fallocate", lambda: None)
     monkeypatch.setattr(allocate, "ZERO_PIECE_SIZE", 1000)
     path = tmp_path / "file"
     file = disk.open(path, writable=True, create=True)
@@ -125,7 +125,7 @@ def refuse_fallocate(monkeypatch: pytest.MonkeyPatch, *codes: int) -> list[int]:
         ctypes.set_errno(code)
         return -1 if code else 0
 
-    monkeypatch.setattr(allocate, "_fallocate", lambda: fallocate)
+    monkeypatch.setattr(allocate, "find_fallocate", lambda: fallocate)
     return left
 
 

@@ -7,6 +7,7 @@ timed.kill()                                # then another one over the same fol
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.delay.store_timers import StoreTimerHost
+from flightlog.schedule.delivered import DueMessage
 from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.disk.disk import Disk, RealDisk
 from flightlog.testing import kill
@@ -60,12 +62,14 @@ class TimedStore:
 
     def __post_init__(self) -> None:
         self.store = store = flightlog.open(self.root, SETTINGS, disk=self.disk, clock=self.clock)
+        self.deliver: Callable[[Sequence[DueMessage]], int] = inside.putter(store).deliver
+        """What timers are delivered by. A test may put something of its own in between."""
         self.around = StoreTimerHost(
             inside.log(store),
             inside.queue_table(store),
             store.recovery_report.last_writer,
             inside.maintenance(store).catch_up,
-            inside.putter(store).deliver,
+            lambda deliveries: self.deliver(deliveries),
         )
         self.timers = TimerWheelStore(self.disk, self.root, self.around, **self.options)
         try:

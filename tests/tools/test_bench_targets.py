@@ -136,7 +136,7 @@ def test_a_measurement_that_fails_is_a_line_and_the_exit_code_and_the_others_go_
             Outcome(case, [Sample(1, 1.0, 1.0, calls_ns=np.ones(1), latencies_ns=np.ones(1))]) for case in plan.cases()
         ]
 
-    monkeypatch.setattr(targets, "_contest", fail)
+    monkeypatch.setattr(targets, "run_contest", fail)
     options = BenchOptions(quick=True, only=["columns,query"], folder=tmp_path)
     assert targets.run_targets(options) == 1
     said = capsys.readouterr()

@@ -82,7 +82,7 @@ def export_messages(
     count = written = size = 0
     last: StoredMessage | None = None
     try:
-        for message in _messages(view, selection, note.after):
+        for message in messages_left(view, selection, note.after):
             pieces.write(message)
             last, count, written, size = message, count + 1, written + 1, size + len(message.body)
             if written >= PIECE_MESSAGES or size >= PIECE_SIZE:
@@ -101,7 +101,7 @@ def _place(message: StoredMessage) -> Place:
     return message.physical_offset, message.topic, message.queue_id, message.queue_offset
 
 
-def _messages(view: ReadOnlyStore, selection: Selection, after: Place | None) -> Iterator[StoredMessage]:
+def messages_left(view: ReadOnlyStore, selection: Selection, after: Place | None) -> Iterator[StoredMessage]:
     """Those that are not written yet."""
     if after is None:
         yield from selection.messages(view, on_corrupt="skip")

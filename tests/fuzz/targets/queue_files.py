@@ -34,7 +34,7 @@ def one(data: bytes) -> None:
             return
         _read(queue)
         _read_in_memory(queue)
-    _write(queue)
+    _write(disk, queue)
 
 
 def _lengths(files: dict[str, bytes], how: int) -> dict[str, int]:
@@ -61,13 +61,13 @@ def _read_in_memory(queue: ConsumeQueue) -> None:
     assert view.units(view.end - 2, 2).tolist() == PUT.tolist()
 
 
-def _write(queue: ConsumeQueue) -> None:
+def _write(disk: limited.LimitedDisk, queue: ConsumeQueue) -> None:
     end = queue.end
     queue.truncate(queue.min_index + (end - queue.min_index) // 2)
     assert not len(queue.units(queue.end, ENTRIES)) or not queue.units(queue.end, ENTRIES).tobytes().strip(b"\0")
     queue.put(queue.end, PUT)
     at = queue.end - len(PUT)
-    again = ConsumeQueue(queue._disk, queue.folder, ENTRIES)
+    again = ConsumeQueue(disk, queue.folder, ENTRIES)
     again.load(thorough=True)
     if valid_mask(queue.units(queue.min_index, at - queue.min_index)).all():
         assert again.end == queue.end and again.units(at, 2).tolist() == PUT.tolist()

@@ -134,7 +134,9 @@ def test_an_interrupted_export_continues(
         export_messages(view, whole, form=form)
         for stop in (0, 1, 49, 50, 333):
             with monkeypatch.context() as patch:
-                patch.setattr(exporting, "_messages", lambda *_, count=stop: interrupted(view.read("orders"), count))
+                patch.setattr(
+                    exporting, "messages_left", lambda *_, count=stop: interrupted(view.read("orders"), count)
+                )
                 with pytest.raises(KeyboardInterrupt):
                     export_messages(view, file, form=form)
             assert not file.exists() and file.with_name("file.part.json").exists()
@@ -145,7 +147,7 @@ def test_an_interrupted_export_continues(
         for stop in (1, 120, 899):
             every = list(Selection().messages(view))
             with monkeypatch.context() as patch:
-                patch.setattr(exporting, "_messages", lambda *_, count=stop, all=every: interrupted(all, count))
+                patch.setattr(exporting, "messages_left", lambda *_, count=stop, all=every: interrupted(all, count))
                 with pytest.raises(KeyboardInterrupt):
                     export_messages(view, file, form=form)
             result = export_messages(view, file, form=form)
