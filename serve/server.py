@@ -12,10 +12,10 @@ from .access.acl_file import AclFile
 from .brokers.broker import Broker
 from .calls.brokers import ServedBroker
 from .calls.clients import Clients, ConnectedClient
-from .calls.service import Service
+from .calls.service import GrpcService
 from .http2.grpc_connection import GrpcConnection
 from .http2.limits import HeldByAddress
-from .http2.listener import Listener
+from .http2.listener import GrpcListener
 
 log = logging.getLogger("flightlog.serve")
 
@@ -48,22 +48,22 @@ class Server:
         may do what; None: everybody everything. `refresh` is called once a second, by a thread."""
         self._refresh = refresh
         self._brokers, self._advertised, self._auto_create, self._acl = brokers, advertised, auto_create, acl
-        self._service: Service | None = None
-        self._listener: Listener | None = None
+        self._service: GrpcService | None = None
+        self._listener: GrpcListener | None = None
         self._tending: list[asyncio.Task[None]] = []
 
     async def start(self, host: str = "127.0.0.1", port: int = 8081, *, tls: ssl.SSLContext | None = None) -> int:
         """Take clients from now on; returns the port, which the system chose if it was 0. Raises OSError."""
-        service = Service(self._brokers, advertised=self._advertised, auto_create=self._auto_create, acl=self._acl)
+        service = GrpcService(self._brokers, advertised=self._advertised, auto_create=self._auto_create, acl=self._acl)
         held = HeldByAddress()
-        listener = Listener(lambda on_lost: GrpcConnection(service.handle, on_lost, held))
+        listener = GrpcListener(lambda on_lost: GrpcConnection(service.handle, on_lost, held))
         self._service, self._listener = service, listener
         await listener.start(host, port, tls)
         self._tending = [asyncio.create_task(self._tend(service))]
         self._tending += [asyncio.create_task(self._tend_broker(service, each)) for each in service.brokers]
         return listener.port
 
-    async def _tend(self, service: Service) -> None:
+    async def _tend(self, service: GrpcService) -> None:
         while True:
             await asyncio.sleep(TEND_S)
             service.sweep()
@@ -74,7 +74,7 @@ class Server:
             except FlightlogError as e:
                 log.warning("accounts and certificates are not looked after: %s", e, extra={"cause": repr(e)})
 
-    async def _tend_broker(self, service: Service, served: ServedBroker) -> None:
+    async def _tend_broker(self, service: GrpcService, served: ServedBroker) -> None:
         while True:
             await asyncio.sleep(TEND_S)
             if not served.is_up and served.broker.comes_back:
@@ -84,7 +84,7 @@ class Server:
             except FlightlogError as e:
                 log.warning("broker %s is not looked after: %s", served.name, e, extra={"cause": repr(e)})
 
-    async def _open_again(self, service: Service, served: ServedBroker) -> None:
+    async def _open_again(self, service: GrpcService, served: ServedBroker) -> None:
         """Return once it is open."""
         fields, wait_s, told = {"broker": served.name, "path": str(served.broker.path)}, TEND_S, served.broker.reason
         log.error("broker %s is away: %s", served.name, told, extra=fields)

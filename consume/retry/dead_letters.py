@@ -23,7 +23,7 @@ from .send_back import dead_letter_topic, send_to_dead_letters
 from .sent_back import Origin, origin_of
 
 
-class _Group:
+class _DeadLetterGroup:
     def __init__(self, store: MessageStore, name: str) -> None:
         self.lock = threading.Lock()
         """Held during a put, too: of two calls that give up one message, the second finds what the first has put."""
@@ -37,7 +37,7 @@ class DeadLetters:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _DeadLetterGroup] = {}
 
     def has_any(self, group: str, since_ms: int) -> bool:
         """Whether the group put one at this time or later."""
@@ -62,11 +62,11 @@ class DeadLetters:
             if not _has(of_group, message, popped_ms):
                 send_to_dead_letters(self._store, group, message, attempt)
 
-    def _group(self, name: str) -> _Group:
-        return self._groups.get(name) or self._groups.setdefault(name, _Group(self._store, name))
+    def _group(self, name: str) -> _DeadLetterGroup:
+        return self._groups.get(name) or self._groups.setdefault(name, _DeadLetterGroup(self._store, name))
 
 
-def _has(of_group: _Group, message: StoredMessage, popped_ms: int) -> bool:
+def _has(of_group: _DeadLetterGroup, message: StoredMessage, popped_ms: int) -> bool:
     is_alike = bool(message.sys_flag & INNER_BATCH) and not message.uniq_key  # as the others of its batch
     if is_alike or props.ORIGIN_MESSAGE_ID in message.properties:  # which its dead letter names, and others may
         return False

@@ -51,7 +51,7 @@ Origin = tuple[int, str]
 """The message that was first put: its physical offset, and its uniq key, which messages of one batch differ in."""
 
 
-class _Group:
+class _SentBackGroup:
     def __init__(self, floor: int, end: int, noted_from: int = NOT_NOTED) -> None:
         self.floor, self.looked_from = floor, end
         """What was sent back before `floor` does not count; the log was looked at from `looked_from` on."""
@@ -74,7 +74,7 @@ class SentBack:
     def __init__(self, store: MessageStore, starts: Starts) -> None:
         self._store, self._starts = store, starts
         self._lock = threading.Lock()
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _SentBackGroup] = {}
         self._end = starts.crash_end()
         """What lies before it may have been sent back, and come again."""
         report = store.recovery_report
@@ -158,7 +158,7 @@ class SentBack:
                 if has.is_active:
                     self._starts.note_crash_end(self._store.log_end())
 
-    def _note_looked_from(self, group: str, has: _Group) -> None:
+    def _note_looked_from(self, group: str, has: _SentBackGroup) -> None:
         if has.is_active:
             if has.looked_from < has.noted_from:
                 has.noted_from = has.looked_from
@@ -171,13 +171,13 @@ class SentBack:
         """The group goes on elsewhere because it was told to: it is to receive all that is there, also in later
         processes. Durable; what the disk refuses is logged."""
         with self._lock:
-            self._groups[group] = _Group(end := self._store.log_end(), end)
+            self._groups[group] = _SentBackGroup(end := self._store.log_end(), end)
             self._starts.forget_failed(group)
             self._starts.note_floor(group, end)
 
-    def _group(self, group: str) -> _Group:
+    def _group(self, group: str) -> _SentBackGroup:
         if group not in self._groups:
-            self._groups[group] = _Group(self._starts.floor(group), self._end, self._starts.looked_from(group))
+            self._groups[group] = _SentBackGroup(self._starts.floor(group), self._end, self._starts.looked_from(group))
         return self._groups[group]
 
     def _position(self, key: QueueKey, queue_offset: int) -> int:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...index.dispatch.build_entries import build_entries
-from ...index.dispatch.dispatch import QueueEntries, put_entries, queue_entries
+from ...index.dispatch.dispatch import DispatchedEntries, put_entries, queue_entries
 from ...index.dispatch.dispatch_rules import DispatchCount, DispatchRules
 from ...index.key.key_entries import KeyEntries
 from ...index.queue.queue_table import Queue, QueueTable, has_lost_unit, last_entry
@@ -328,7 +328,7 @@ class KeptEntries:
     def __init__(self, table: QueueTable, rules: DispatchRules, start: int) -> None:
         self._table, self._rules = table, rules
         self._apart_topic = rules.schedule_topic.encode()
-        self._parts: list[tuple[dict[QueueKey, QueueEntries], KeyEntries]] = []
+        self._parts: list[tuple[dict[QueueKey, DispatchedEntries], KeyEntries]] = []
         self._room = MOST_KEPT if not table.has_extensions else 0
         self.stop = start
         """Physical offset below which everything is collected."""

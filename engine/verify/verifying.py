@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...index.dispatch.build_entries import build_entries
-from ...index.dispatch.dispatch import QueueEntries, queue_entries
+from ...index.dispatch.dispatch import DispatchedEntries, queue_entries
 from ...index.dispatch.dispatch_rules import DispatchRules
 from ...index.queue.consume_queue import ConsumeQueue
 from ...index.queue.queue_extension import EXTENSION_FOLDER
@@ -281,7 +281,7 @@ class _QueueCheck:
         self._wrong.clear()
         self._report.queue_entries = 0
 
-    def _has_run(self, key: QueueKey, entries: QueueEntries) -> bool:
+    def _has_run(self, key: QueueKey, entries: DispatchedEntries) -> bool:
         """Whether these entries are consecutive and equal those in the queue: the quick check that most pass."""
         queue, first, units = self._queues.get(key), entries.run_start, entries.units
         if queue is None or first is None or first < 0 or (first == 0 and key in self._ends):

@@ -36,7 +36,7 @@ NO_ROWS: Rows = np.empty(0, FRAME_DTYPE)
 
 
 @dataclass(slots=True)
-class QueueEntries:
+class DispatchedEntries:
     """Entries of one queue, in the order of the log."""
 
     rows: Rows
@@ -59,12 +59,12 @@ class QueueEntries:
     def store_timestamps_ms(self) -> NDArray[np.int64]:
         return self.rows["store_timestamp_ms"][self.row_numbers].astype(np.int64, copy=False)
 
-    def detached(self) -> QueueEntries:
+    def detached(self) -> DispatchedEntries:
         """A copy that stays valid after the walk's next step, but without `store_timestamps_ms`."""
         known = None if self.run_start is not None else self.indexes
-        return QueueEntries(NO_ROWS, self.row_numbers, self.units, known, self.run_start)
+        return DispatchedEntries(NO_ROWS, self.row_numbers, self.units, known, self.run_start)
 
-    def runs(self) -> Iterator[tuple[int, QueueEntries]]:
+    def runs(self) -> Iterator[tuple[int, DispatchedEntries]]:
         """Runs of entries with consecutive indexes, each with its first index; an ordinary log has one run."""
         if self.run_start is not None:
             yield self.run_start, self
@@ -74,16 +74,16 @@ class QueueEntries:
         for run in np.split(np.arange(len(indexes)), np.flatnonzero(~follows) + 1):
             yield int(indexes[run[0]]), self.part(run)
 
-    def part(self, chosen: NDArray[Any]) -> QueueEntries:
+    def part(self, chosen: NDArray[Any]) -> DispatchedEntries:
         known = self.known_indexes
-        return QueueEntries(
+        return DispatchedEntries(
             self.rows, self.row_numbers[chosen], self.units[chosen], None if known is None else known[chosen]
         )
 
 
 def queue_entries(
     piece: bytes | memoryview, rows: Rows, rules: DispatchRules, built: BuiltEntries | None = None
-) -> dict[QueueKey, QueueEntries]:
+) -> dict[QueueKey, DispatchedEntries]:
     """The entries of the records in `rows`, by queue; `built` is the result of `build_entries`, if it
     is known.
 
@@ -92,7 +92,7 @@ def queue_entries(
     """
     if built is None:
         built = build_entries(piece, rows, rules.schedule_topic.encode())
-    found: dict[QueueKey, QueueEntries] = {}
+    found: dict[QueueKey, DispatchedEntries] = {}
     stop = 0
     for first_offset, first_row, queue_id, count, is_run in built.queues:
         start, stop = stop, stop + count
@@ -100,7 +100,7 @@ def queue_entries(
         topic = _safe_topic(bytes(piece[row[7] : row[7] + row[17]]))
         if topic is None:
             continue
-        entries = QueueEntries(
+        entries = DispatchedEntries(
             rows, built.row_numbers[start:stop], built.units[start:stop], None, first_offset if is_run else None
         )
         if rules.deleted and (below := rules.deleted.below(topic)):
@@ -123,7 +123,7 @@ def _safe_topic(raw: bytes) -> str | None:
 
 def _entries_in_python(
     piece: bytes | memoryview, rows: Rows, numbers: NDArray[np.int32], rules: DispatchRules
-) -> dict[QueueKey, QueueEntries]:
+) -> dict[QueueKey, DispatchedEntries]:
     """The entries of rows that the kernel left to Python: their third field may be a time, light queues may list them,
     and different spellings may name the same topic."""
     found: dict[QueueKey, list[tuple[int, int, tuple[int, int, int]]]] = {}
@@ -140,7 +140,7 @@ def _entries_in_python(
             if is_safe_topic(light_key[0]) and light_offset <= MAX_QUEUE_OFFSET:
                 found.setdefault(light_key, []).append((number, light_offset, unit))
     return {
-        key: QueueEntries(
+        key: DispatchedEntries(
             rows,
             np.array([number for number, _, _ in entries], np.int32),
             np.array([unit for _, _, unit in entries], UNIT_DTYPE),
@@ -150,10 +150,10 @@ def _entries_in_python(
     }
 
 
-def _merged(one: QueueEntries, other: QueueEntries) -> QueueEntries:
+def _merged(one: DispatchedEntries, other: DispatchedEntries) -> DispatchedEntries:
     """Entries of one queue, from different rows, in the order of the log."""
     numbers = np.concatenate((one.row_numbers, other.row_numbers))
-    both = QueueEntries(
+    both = DispatchedEntries(
         one.rows,
         numbers,
         np.concatenate((one.units, other.units)).astype(UNIT_DTYPE, copy=False),
@@ -174,7 +174,7 @@ def dispatch(
     return built.keys
 
 
-def put_entries(listed: dict[QueueKey, QueueEntries], table: QueueTable, count: DispatchCount) -> None:
+def put_entries(listed: dict[QueueKey, DispatchedEntries], table: QueueTable, count: DispatchCount) -> None:
     """Put entries into their queues, as `dispatch` does."""
     for key, entries in listed.items():
         queue = table.get_or_create(key)
@@ -216,7 +216,7 @@ def _can_follow(queue: Queue, queue_offset: int, physical_offset: int, log_start
     return queue_offset - queue.end <= room // FIXED_V1_V4_SIZE
 
 
-def _put_missing(queue: Queue, start: int, run: QueueEntries) -> Units:
+def _put_missing(queue: Queue, start: int, run: DispatchedEntries) -> Units:
     """Put the entries that the queue lacks. Returns them."""
     units, same = run.units, 0
     known = min(queue.end - start, len(units))

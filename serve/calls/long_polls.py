@@ -21,7 +21,7 @@ class Arrival:
     """A notice of new messages in some queues, of one store or of several. A context manager: the notice is forgotten
     at its end."""
 
-    def __init__(self, polls: LongPolls, watched: Sequence[Watched]) -> None:
+    def __init__(self, polls: ServedLongPolls, watched: Sequence[Watched]) -> None:
         self._polls, self._watched = polls, watched
         self._loop, self._arrived = asyncio.get_running_loop(), asyncio.Event()
 
@@ -54,7 +54,7 @@ class Arrival:
             arrivals.forget(self)
 
 
-class LongPolls:
+class ServedLongPolls:
     """All that wait, in one event loop."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from .brokers import ServedBroker, ServedBrokers
 from .clients import Clients
 from .context import Context
 from .kept_messages import SLICE_MS, give_back
-from .long_polls import LongPolls, Watched
+from .long_polls import ServedLongPolls, Watched
 from .message_out import popped_response
 from .protocol import Code, definition, service, set_milliseconds, status
 from .refusals import Refused, refusal
@@ -33,7 +33,7 @@ DEFAULT_REQUEST_TIMEOUT_MS = 3_000
 class Receiving:
     """In one event loop."""
 
-    def __init__(self, brokers: ServedBrokers, routes: Routes, clients: Clients, polls: LongPolls) -> None:
+    def __init__(self, brokers: ServedBrokers, routes: Routes, clients: Clients, polls: ServedLongPolls) -> None:
         self._brokers, self._routes, self._clients, self._polls = brokers, routes, clients, polls
 
     # -- receiving

@@ -17,7 +17,7 @@ from ..http2.call import EXHAUSTED, INVALID_ARGUMENT, UNIMPLEMENTED, Call, CallE
 from .brokers import ServedBroker, ServedBrokers
 from .clients import Clients
 from .context import CLIENT_ID, Context
-from .long_polls import LongPolls
+from .long_polls import ServedLongPolls
 from .protocol import REQUESTS, RESPONSES, SERVICE_NAME, Code, status
 from .receiving import Receiving
 from .refusals import Refused, refusal
@@ -41,7 +41,7 @@ def _client_id(call: Call) -> str:
     return call.headers.get(CLIENT_ID, "")
 
 
-class Service:
+class GrpcService:
     """In one event loop."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Service:
         """Calls at work, the streams of telemetry excepted."""
         self.off_loop = OffLoop()
         """For what is of no one broker."""
-        self.polls = LongPolls()
+        self.polls = ServedLongPolls()
         self.brokers = ServedBrokers(brokers, lambda half, its_id: self.clients.ask_producer(half, its_id))
         self.clients = Clients(
             self.brokers.group_settings, self._producers_changed, self.brokers.forget_client, self._authorize

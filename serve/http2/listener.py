@@ -21,7 +21,7 @@ IDLE_S = 120.0
 """After how long a connection without a call is closed (`grpcClientIdleTimeMills`)."""
 
 
-class Listener:
+class GrpcListener:
     """In one event loop."""
 
     def __init__(self, make: Callable[[Callable[[GrpcConnection], None]], GrpcConnection]) -> None:

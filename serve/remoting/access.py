@@ -100,7 +100,7 @@ def credentials_of(command: Command) -> Credentials:
 
 
 def needed_for(request: Request) -> Needed:
-    """Raises Refused for a body that is not understood."""
+    """Raises CommandRefused for a body that is not understood."""
     code, fields = request.command.code, request.command.fields
     if code in ADMINISTRATION:
         return Needed(admin_code=code)

@@ -19,7 +19,7 @@ IDLE_S = 120.0
 """After how long without a word a connection is closed (`serverChannelMaxIdleTimeSeconds`)."""
 
 
-class Listener:
+class RemotingListener:
     """In one event loop."""
 
     def __init__(self, handle: Handle, on_lost: Callable[[Connection], None]) -> None:

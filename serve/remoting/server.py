@@ -13,8 +13,8 @@ from ..access.acl_file import AclFile
 from ..brokers.broker import Broker
 from ..calls.clients import Clients, ConnectedClient
 from .answers.directory import Directory
-from .listener import Listener
-from .service import Service
+from .listener import RemotingListener
+from .service import RemotingService
 
 log = logging.getLogger("flightlog.serve")
 
@@ -45,8 +45,8 @@ class RemotingServer:
         self._grpc_clients = grpc_clients
         self._host, self._port = "", 0
         self._tls: ssl.SSLContext | None = None
-        self._service: Service | None = None
-        self._listener: Listener | None = None
+        self._service: RemotingService | None = None
+        self._listener: RemotingListener | None = None
         self._tending: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -74,7 +74,7 @@ class RemotingServer:
 
     async def _begin(self) -> None:
         """Raises OSError."""
-        service = Service(
+        service = RemotingService(
             self._broker,
             self._directory,
             advertised_host=self._advertised_host,
@@ -82,13 +82,13 @@ class RemotingServer:
             acl=self._acl,
             grpc_clients=self._grpc_clients,
         )
-        listener = Listener(service.handle, service.members.forget)
+        listener = RemotingListener(service.handle, service.members.forget)
         await listener.start(self._host, self._port, self._tls)
         self._service, self._listener, self._port = service, listener, listener.port
         self._directory.note(self._broker, listener.port)
         self._tending = asyncio.create_task(self._tend(service))
 
-    async def _tend(self, service: Service) -> None:
+    async def _tend(self, service: RemotingService) -> None:
         loop, interval_s = asyncio.get_running_loop(), service.store.settings.offset_save_interval_ms / 1000
         save_s = loop.time() + interval_s
         while True:

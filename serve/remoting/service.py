@@ -11,11 +11,11 @@ from ...consume.request_modes import RequestModes
 from ..access.accounts import AccessDenied
 from ..access.acl_file import AclFile
 from ..access.at_work import AtWork, Most, TooMuchAtWorkError
-from ..brokers.broker import Broker as ServedBroker
+from ..brokers.broker import Broker
 from ..brokers.off_loop import OffLoop
 from ..calls.clients import Clients
 from .access import OPEN, credentials_of, needed_for
-from .admin.broker import Broker
+from .admin.broker import BrokerAdmin
 from .admin.groups import Groups
 from .admin.relayed import Relayed
 from .admin.statistics import Statistics
@@ -29,7 +29,7 @@ from .answers.popping import Popping
 from .answers.pulling import Pulling
 from .answers.queue_locks import ClientLocks
 from .answers.replies import Replies
-from .answers.request import Answer, Refused, Request, refusal
+from .answers.request import Answer, CommandRefused, Request, refusal
 from .answers.sending import Sending
 from .answers.topics import Topics
 from .answers.transactions import RemotingTransactions
@@ -47,12 +47,12 @@ BUSY = "[OVERLOAD]system busy, start flow control for a while"
 Answering = Callable[[Request], Awaitable[Answer]]
 
 
-class Service:
+class RemotingService:
     """In one event loop."""
 
     def __init__(
         self,
-        broker: ServedBroker,
+        broker: Broker,
         directory: Directory,
         *,
         advertised_host: str | None,
@@ -78,7 +78,7 @@ class Service:
         groups = Groups(store, self.off_loop, self.members)
         locks, failed = ClientLocks(store), Failed(store, self.off_loop)
         lookups, replies = Lookups(store, self.off_loop), Replies(store, self.members)
-        state = Broker(store, self.off_loop, traffic)
+        state = BrokerAdmin(store, self.off_loop, traffic)
         relayed = Relayed(store, self.off_loop, self.members, grpc_clients)
         self.statistics = Statistics(traffic, store.message_store.clock)
         self._answers: dict[int, Answering] = {
@@ -179,7 +179,7 @@ class Service:
         access_log.debug("%d of %s:%d: %d, %.1f ms", command.code, *connection.peer, answer.code, took_ms)
 
     def _authorize(self, request: Request) -> None:
-        """Raises Refused for a request that its client may not make."""
+        """Raises CommandRefused for a request that its client may not make."""
         if self._acl is None or request.command.code in OPEN:
             return
         needed, peer = needed_for(request), request.connection.peer
@@ -189,7 +189,7 @@ class Service:
             )
         except AccessDenied as e:
             access_log.debug("%d of %s:%d was refused: %s", request.command.code, *peer, e)
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(e)) from e
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, str(e)) from e
 
     async def _answer(self, request: Request) -> Answer:
         answering = self._answers.get(request.command.code)

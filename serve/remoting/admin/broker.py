@@ -9,7 +9,7 @@ from ....store.disk.disk import RealDisk
 from ....store.segments.log_files import LogFolders
 from ...brokers.off_loop import OffLoop
 from ...metrics.traffic import Traffic
-from ..answers.request import Answer, Refused, Request
+from ..answers.request import Answer, CommandRefused, Request
 from ..answers.topics import CLUSTER
 from ..wire import fastjson
 from ..wire.codes import VERSION, ResponseCode
@@ -22,7 +22,7 @@ POOLS = ("send", "pull", "query", "litePull", "ack")
 """A broker's thread pools. No request waits in a queue here."""
 
 
-class Broker:
+class BrokerAdmin:
     """In one event loop. Only what the store knows: tools show the rest as missing."""
 
     def __init__(self, store: Store, off_loop: OffLoop, traffic: Traffic) -> None:
@@ -43,15 +43,15 @@ class Broker:
         try:
             wanted = parse_properties(request.command.body)
         except MalformedEscapeError as e:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no properties: {e}") from e
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"the body is no properties: {e}") from e
         known = self._settings(request)
         for each in wanted:
             name, value = each.key[:MAX_SHOWN], each.value.strip()[:MAX_SHOWN]
             if each.key not in known:
-                raise Refused(ResponseCode.NO_PERMISSION, f"{name} is no setting of flightlog")
+                raise CommandRefused(ResponseCode.NO_PERMISSION, f"{name} is no setting of flightlog")
             if each.value.strip().lower() != known[each.key].lower():
                 text = f"{name} is {known[each.key]} and cannot become {value!r} while the store is open: {RESTART}"
-                raise Refused(ResponseCode.NO_PERMISSION, text)
+                raise CommandRefused(ResponseCode.NO_PERMISSION, text)
         return Answer()
 
     def _settings(self, request: Request) -> dict[str, str]:

@@ -13,7 +13,7 @@ from ....store.errors import InvalidArgumentError
 from ....store.topic import routable_queues
 from ...brokers.off_loop import OffLoop
 from ..answers.members import Members
-from ..answers.request import Answer, Refused, Request
+from ..answers.request import Answer, CommandRefused, Request
 from ..answers.topics import queue_json
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.fastjson import ObjectKeys
@@ -43,7 +43,7 @@ class Groups:
         found = request.json()
         name = found.get("groupName")
         if not isinstance(name, str) or not name:
-            raise Refused(ResponseCode.SYSTEM_ERROR, "a group without a groupName")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, "a group without a groupName")
         changes: dict[str, Any] = {}
         for key, field_name in FLAGS.items():
             if isinstance(found.get(key), bool):
@@ -56,7 +56,7 @@ class Groups:
             try:
                 changes["retry_policy"] = policy_from_json(found["groupRetryPolicy"])
             except (InvalidArgumentError, TypeError, AttributeError) as e:
-                raise Refused(ResponseCode.SYSTEM_ERROR, f"groupRetryPolicy: {e}") from e
+                raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"groupRetryPolicy: {e}") from e
         await self._off_loop.run(self._store.update_group, name, **changes)
         return Answer()
 
@@ -72,7 +72,7 @@ class Groups:
     async def delete(self, request: Request) -> Answer:
         group = request.text("groupName")
         if self._members.is_balancing(group):
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"group {group!r} has members: close them first")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"group {group!r} has members: close them first")
         with suppress(GroupNotFoundError):  # deleted already, as a broker answers
             await self._off_loop.run(self._store.delete_group, group)
         return Answer()
@@ -124,7 +124,7 @@ class Groups:
         """Have a group go on at a time, an offset, or the end; its members are told."""
         topic, group = request.text("topic"), request.text("group")
         if self._store.topic(topic) is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist")
+            raise CommandRefused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist")
         offsets = await self._off_loop.run(self._reset, request, topic, group)
         broker_name = self._store.settings.broker_name
         pairs = [(queue_json(broker_name, topic, queue_id), offset) for queue_id, offset in offsets.items()]

@@ -15,10 +15,10 @@ from ...calls.clients import ClientGoneError, Clients
 from ...calls.protocol import Code
 from ...http2.call import Call
 from ..answers.members import Member, Members
-from ..answers.request import Answer, Refused, Request
+from ..answers.request import Answer, CommandRefused, Request
 from ..wire import fastjson
 from ..wire.codes import RequestCode, ResponseCode
-from ..wire.connection import LostError
+from ..wire.connection import ClientLostError
 from ..wire.message_bytes import record_of
 
 log = logging.getLogger("flightlog.serve")
@@ -60,9 +60,9 @@ class Relayed:
             return Answer.of(NOTHING_RUNS)
         told = await self._answered(request, clients.ask_for_stacks(stream, ANSWER_S))
         if told.status.code == Code.VERIFY_FIFO_MESSAGE_UNSUPPORTED:
-            raise Refused(ResponseCode.NO_PERMISSION, "forbidden to verify message")
+            raise CommandRefused(ResponseCode.NO_PERMISSION, "forbidden to verify message")
         if told.status.code != Code.OK:
-            raise Refused(ResponseCode.SYSTEM_ERROR, "verify message failed")  # the proxy's text
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, "verify message failed")  # the proxy's text
         return Answer.of({**NOTHING_RUNS, "jstack": told.thread_stack_trace.thread_stack_trace})
 
     async def offsets(self, request: Request) -> Answer:
@@ -71,7 +71,7 @@ class Relayed:
         topic, group, only = request.text("topic"), request.text("group"), request.text("clientAddr", "")
         found = self._members.consumers.get(group)
         if found is None or not found.members:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{group}]")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{group}]")
         asked = [each for each in found.members.values() if not only or each.client_id == only]
         told = await asyncio.gather(*(self._offsets_of(each, topic, group) for each in asked))
         table = {each.client_id: offsets for each, offsets in zip(asked, told, strict=True) if offsets is not None}
@@ -84,7 +84,7 @@ class Relayed:
             if answer.code != ResponseCode.SUCCESS or not answer.body:
                 return None
             told = fastjson.decode_keyed(answer.body)
-        except (TimeoutError, LostError, ValueError) as e:
+        except (TimeoutError, ClientLostError, ValueError) as e:
             log.warning("%s of %s does not tell its offsets: %s", member.client_id, group, e, extra={"cause": repr(e)})
             return None
         offsets = told.get("messageQueueTable") if isinstance(told, dict) else None
@@ -95,7 +95,7 @@ class Relayed:
         _, offset = decode_message_id(request.text("msgId"))
         message = await self._off_loop.run(self._store.message_at, offset)
         if message is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         if (consumer := self._grpc_consumer(request)) is not None:
             clients, stream = consumer
             began_s = time.monotonic()
@@ -117,7 +117,7 @@ class Relayed:
         return None if stream is None else (clients, stream)
 
     async def _answered(self, request: Request, question: Coroutine[Any, Any, Any]) -> Any:
-        """The answer of a client that speaks gRPC. Raises Refused."""
+        """The answer of a client that speaks gRPC. Raises CommandRefused."""
         try:
             return await question
         except (TimeoutError, ClientGoneError) as e:
@@ -128,16 +128,16 @@ class Relayed:
         found = self._members.consumers.get(group)
         member = None if found is None else found.members.get(client_id)
         if member is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
         try:
             answer = await member.connection.ask(RequestCode(request.command.code), fields, body, ANSWER_S)
-        except (TimeoutError, LostError) as e:
+        except (TimeoutError, ClientLostError) as e:
             raise _no_answer(request, e) from e
         return Answer(answer.fields, answer.body, answer.code, answer.remark)
 
 
-def _no_answer(request: Request, error: Exception) -> Refused:
+def _no_answer(request: Request, error: Exception) -> CommandRefused:
     name = f"consumer <{request.text('consumerGroup')}> <{request.text('clientId', '')}>"
     if isinstance(error, TimeoutError):
-        return Refused(ResponseCode.CONSUME_MSG_TIMEOUT, f"{name} Timeout: no answer within {ANSWER_S:.0f} s")
-    return Refused(ResponseCode.SYSTEM_ERROR, f"invoke {name} Exception: {error}")
+        return CommandRefused(ResponseCode.CONSUME_MSG_TIMEOUT, f"{name} Timeout: no answer within {ANSWER_S:.0f} s")
+    return CommandRefused(ResponseCode.SYSTEM_ERROR, f"invoke {name} Exception: {error}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....store.disk.clock import Clock
 from ...metrics.traffic import Traffic
-from ..answers.request import Answer, Refused, Request
+from ..answers.request import Answer, CommandRefused, Request
 from ..wire.codes import ResponseCode
 
 SENT, RECEIVED = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
@@ -63,7 +63,7 @@ class Statistics:
         """`BrokerStatsData` of the messages of a topic, or of those that a group received."""
         key = request.text("statsName"), request.text("statsKey")
         if not self._sums()[key]:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"The stats <{key[0]}> <{key[1]}> not exist")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"The stats <{key[0]}> <{key[1]}> not exist")
         return Answer.of(self.figures(key))
 
     def figures(self, key: tuple[str, str]) -> dict[str, dict[str, Any]]:

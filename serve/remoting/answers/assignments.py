@@ -14,7 +14,7 @@ from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
 from .directory import Directory
 from .members import Members
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 from .topics import queue_json
 
 ALL_QUEUES = -1
@@ -68,12 +68,14 @@ class Assignments:
         found: dict[str, Any] = request.json()
         group, name, mode = (str(found.get(key, "")) for key in ("consumerGroup", "topic", "mode"))
         if name.startswith(RETRY_TOPIC_PREFIX):
-            raise Refused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+            raise CommandRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         if self._store.topic(name) is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+            raise CommandRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
         share_count = found.get("popShareQueueNum")
         if mode not in (PULL, POP) or not isinstance(share_count, int):
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"mode {mode[:80]!r}: expected PULL or POP, and popShareQueueNum")
+            raise CommandRefused(
+                ResponseCode.SYSTEM_ERROR, f"mode {mode[:80]!r}: expected PULL or POP, and popShareQueueNum"
+            )
         self._store.group_settings(group)
         await self._off_loop.run(self._modes.set, group, name, RequestMode(mode, share_count))
         return Answer()

@@ -7,7 +7,7 @@ from ....consume.store import Store
 from ....store.results import PutResult
 from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 
 
 class Failed:
@@ -24,7 +24,7 @@ class Failed:
         group, level, store = request.text("group"), request.whole("delayLevel"), self._store.message_store
         message = self._store.message_at(request.whole("offset"))
         if message is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {request.whole('offset')}")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {request.whole('offset')}")
         settings = self._store.group_settings(group)
         most = request.whole("maxReconsumeTimes", settings.retry_max_times)
         attempt = message.reconsume_times + 1

@@ -7,7 +7,7 @@ from ....store.stored_message import StoredMessage
 from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
 from ..wire.message_bytes import record_of
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 
 MAX_COUNT = 64
 """`defaultQueryMaxNum`"""
@@ -26,13 +26,13 @@ class Lookups:
         offset = request.whole("offset")
         found = await self._off_loop.run(self._store.message_at, offset) if offset >= 0 else None
         if found is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return Answer(body=record_of(found))
 
     async def by_key(self, request: Request) -> Answer:
         found = await self._off_loop.run(self._query, request)
         if not found:
-            raise Refused(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+            raise CommandRefused(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
         newest = max(message.physical_offset for message in found)
         fields = {
             "indexLastUpdateTimestamp": max(message.store_timestamp_ms for message in found),

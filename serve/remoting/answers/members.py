@@ -21,7 +21,7 @@ from ...brokers.off_loop import OffLoop
 from ...calls.clients import ConnectedClient
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.connection import Connection
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 
 GONE_S = 120.0
 """After how long without a heartbeat a client is gone (`channelExpiredTimeout`); they come every 30 s."""
@@ -96,7 +96,7 @@ class Members:
         found = request.json()
         client_id = _text(found, "clientID")
         if not client_id:
-            raise Refused(ResponseCode.SYSTEM_ERROR, "a heartbeat without a clientID")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, "a heartbeat without a clientID")
         for each in _list(found, "producerDataSet", MAX_GROUPS):
             self._add_producer(_text(each, "groupName"), self._member(request, client_id))
         for each in _list(found, "consumerDataSet", MAX_GROUPS):
@@ -156,14 +156,14 @@ class Members:
         group = self.consumers.get(request.text("consumerGroup"))
         if group is None or not group.members:
             text = f"no consumer for this group, {request.text('consumerGroup')}"
-            raise Refused(ResponseCode.SYSTEM_ERROR, text)
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, text)
         return Answer.of({"consumerIdList": list(group.members)})
 
     async def consumer_connections(self, request: Request) -> Answer:
         group = self.consumers.get(request.text("consumerGroup"))
         if group is None or not group.members:
             text = f"the consumer group[{request.text('consumerGroup')}] not online"
-            raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, text)
+            raise CommandRefused(ResponseCode.CONSUMER_NOT_ONLINE, text)
         return Answer.of(
             {
                 "connectionSet": [_connection(member) for member in group.members.values()],
@@ -178,7 +178,7 @@ class Members:
         found = self.producers.get(request.text("producerGroup"))
         if not found:
             text = f"the producer group[{request.text('producerGroup')}] not exist"
-            raise Refused(ResponseCode.SYSTEM_ERROR, text)
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, text)
         return Answer.of({"connectionSet": [_connection(member) for member in found.values()]})
 
     async def all_producers(self, request: Request) -> Answer:
@@ -274,7 +274,7 @@ def checked_filter(kind: str, expression: str) -> str | SqlFilter:
     try:
         return SqlFilter(expression)
     except InvalidArgumentError as e:
-        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse SQL92 filter failed: {e}") from e
+        raise CommandRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse SQL92 filter failed: {e}") from e
 
 
 def _connection(member: Member) -> dict[str, Any]:
@@ -304,5 +304,5 @@ def _text(found: Any, name: str) -> str:
 def _list(found: Mapping[str, Any], name: str, most: int) -> list[dict[str, Any]]:
     value = found.get(name) or []
     if not isinstance(value, list) or len(value) > most or not all(isinstance(each, dict) for each in value):
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"{name}: expected a list of {most} objects at most")
+        raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"{name}: expected a list of {most} objects at most")
     return value

@@ -8,7 +8,7 @@ from ....store.topic import Topic
 from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
 from .members import Members
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 
 
 class Offsets:
@@ -26,14 +26,14 @@ class Offsets:
             first, _ = self._store.queue_bounds(*queue)
             if first > 0 or request.text("setZeroIfNotFound", "true").lower() == "false":
                 text = "Not found, maybe this group consumer boot first"
-                raise Refused(ResponseCode.QUERY_NOT_FOUND, text)
+                raise CommandRefused(ResponseCode.QUERY_NOT_FOUND, text)
             found = 0
         return Answer({"offset": found})
 
     async def update(self, request: Request) -> Answer:
         group, at = request.text("consumerGroup"), request.whole("commitOffset")
         if at < 0:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"commitOffset {at}: expected 0 or more")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"commitOffset {at}: expected 0 or more")
         queue = self._queue(request)
         self._members.check_pulls(group, queue[0])
         self._members.outside.set_offset(group, queue, at)
@@ -61,7 +61,7 @@ class Offsets:
         name, queue_id = request.text("topic"), request.whole("queueId")
         topic: Topic | None = self._store.topic(name)
         if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+            raise CommandRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
         if not 0 <= queue_id < topic.queue_count:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"queueId[{queue_id}] is illegal, topic:[{name}]")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"queueId[{queue_id}] is illegal, topic:[{name}]")
         return name, queue_id

@@ -24,11 +24,11 @@ from ....store.topic import Topic, TopicPermission
 from ...brokers.broker import Broker
 from ...brokers.off_loop import OffLoop
 from ...calls.kept_messages import give_back
-from ...calls.long_polls import LongPolls
+from ...calls.long_polls import ServedLongPolls
 from ..wire.codes import ResponseCode
 from ..wire.message_bytes import popped_record_of, record_of
 from .members import TAG, checked_filter
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 
 MAX_WAIT_S = 30.0
 FROM_END = 1
@@ -40,7 +40,7 @@ class Popping:
 
     def __init__(self, broker: Broker, off_loop: OffLoop) -> None:
         self._store, self._off_loop, self._traffic = broker.store, off_loop, broker.traffic
-        self.polls = LongPolls()
+        self.polls = ServedLongPolls()
         self._give_back = partial(give_back, broker)
         self._waiting: Counter[tuple[str, str]] = Counter()
 
@@ -50,7 +50,7 @@ class Popping:
         self._check_topic(topic)
         count, invisible_ms = request.whole("maxMsgNums"), request.whole("invisibleTime")
         if count > MAX_COUNT:
-            raise Refused(ResponseCode.INVALID_PARAMETER, f"pop message's num is greater than {MAX_COUNT}")
+            raise CommandRefused(ResponseCode.INVALID_PARAMETER, f"pop message's num is greater than {MAX_COUNT}")
         wanted = checked_filter(request.text("expType", TAG), request.text("exp", "*"))
         is_ordered = self._store.group_settings(group).is_ordered
         pop_now = partial(
@@ -112,7 +112,7 @@ class Popping:
         """Acknowledge messages of several check points; each has a bit set of the messages behind its first one."""
         found = request.json().get("acks")
         if not isinstance(found, list):
-            raise Refused(ResponseCode.SYSTEM_ERROR, "acks: expected a list")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, "acks: expected a list")
         handles = [handle for each in found for handle in _batched(each)]
         if handles:
             await self._acknowledge(handles)
@@ -124,7 +124,7 @@ class Popping:
             for each in handles:
                 self._traffic.in_flight.done(each)
         except ExpiredHandleError as e:
-            raise Refused(ResponseCode.NO_MESSAGE, str(e)) from e
+            raise CommandRefused(ResponseCode.NO_MESSAGE, str(e)) from e
 
     async def change_invisible(self, request: Request) -> Answer:
         handle = _handle(request.text("consumerGroup"), request.text("topic"), request.text("extraInfo"))
@@ -133,7 +133,7 @@ class Popping:
         try:
             changed = await self._off_loop.run(change, handle, invisible_ms)
         except ExpiredHandleError as e:
-            raise Refused(ResponseCode.NO_MESSAGE, str(e)) from e
+            raise CommandRefused(ResponseCode.NO_MESSAGE, str(e)) from e
         self._traffic.in_flight.done(handle)
         self._traffic.in_flight.changed(changed)
         return Answer(_fields(words_of(changed)[0]))
@@ -158,7 +158,7 @@ class Popping:
         come again behind them."""
         group, topic, queue_id = request.text("consumerGroup"), request.text("topic"), request.whole("queueId")
         if TopicPermission.READ not in self._check_topic(topic).perm:
-            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")
+            raise CommandRefused(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")
         count = min(request.whole("maxMsgNums"), MAX_COUNT)
         found, rest = await self._off_loop.run(self._peeked, group, topic, queue_id, count)
         fields = {"popTime": 0, "invisibleTime": 0, "reviveQid": 0, "restNum": rest}
@@ -171,7 +171,7 @@ class Popping:
         keys = [key for key in self._store.pop_service.queue_keys(group, topic) if self._store.topic(key[0])]
         if queue_id >= 0:
             if (topic, queue_id) not in keys:
-                raise Refused(ResponseCode.INVALID_PARAMETER, f"queueId[{queue_id}] is illegal, topic:[{topic}]")
+                raise CommandRefused(ResponseCode.INVALID_PARAMETER, f"queueId[{queue_id}] is illegal, topic:[{topic}]")
             keys = [key for key in keys if key[0] != topic or key[1] == queue_id]
         found: list[StoredMessage] = []
         rest = 0
@@ -190,7 +190,7 @@ class Popping:
     def _check_topic(self, name: str) -> Topic:
         topic = self._store.topic(name)
         if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+            raise CommandRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
         return topic
 
 
@@ -241,7 +241,7 @@ def _batched(found: Any) -> Iterable[PopHandle]:
         group, topic, flag = str(found["c"]), str(found["t"]), str(found["r"])
         bits = int.from_bytes(binascii.a2b_base64(str(found["b"])), "little")
     except (TypeError, KeyError, ValueError) as e:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"an ack of several messages: {e!r}") from e
+        raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"an ack of several messages: {e!r}") from e
     start = words["so"]
     shared = f"{start} {words['pt']} {words['it']} {words['rq']} {flag}"
     for place in range(min(bits.bit_length(), MAX_COUNT)):

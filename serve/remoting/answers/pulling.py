@@ -14,7 +14,7 @@ from ...metrics.traffic import Traffic
 from ..wire.codes import ResponseCode
 from ..wire.message_bytes import record_of
 from .members import SQL, TAG, Members, checked_filter
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 
 COMMITS_OFFSET, SUSPENDS, HAS_SUBSCRIPTION = 0x1, 0x2, 0x4
 """Bits of a pull's `sysFlag` (`PullSysFlag`)."""
@@ -87,29 +87,29 @@ class Pulling:
         self._members.outside.check(group)
         self._members.check_pulls(group, name)
         if not self._store.group_settings(group).is_enabled:
-            raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
+            raise CommandRefused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
         topic = self._store.topic(name)
         if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+            raise CommandRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
         if TopicPermission.READ not in topic.perm:
-            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{name}] pulling message is forbidden")
+            raise CommandRefused(ResponseCode.NO_PERMISSION, f"the topic[{name}] pulling message is forbidden")
         if not 0 <= queue_id < topic.read_queue_count:
             text = (
                 f"queueId[{queue_id}] is illegal, topic:[{name}] topicConfig.readQueueNums:[{topic.read_queue_count}]"
             )
-            raise Refused(ResponseCode.SYSTEM_ERROR, text)
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, text)
 
     def _wanted(self, request: Request, group: str, topic: str, *, is_given: bool) -> str | SqlFilter:
         """What the pull says, or else what the group's heartbeats said."""
         if is_given:
             return checked_filter(request.text("expressionType", TAG), request.text("subscription", "*"))
         if group not in self._members.consumers:
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+            raise CommandRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         found = self._members.subscription(group, topic)
         if found is None:
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+            raise CommandRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if found.get("subVersion", 0) < request.whole("subVersion", 0):
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+            raise CommandRefused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         kind = SQL if found.get("expressionType") == SQL else TAG
         return checked_filter(kind, str(found.get("subString", "*")))
 

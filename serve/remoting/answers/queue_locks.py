@@ -10,7 +10,7 @@ from ....consume.group.queue_locks import QueueLocks
 from ....consume.store import Store
 from ....store.message_queue import MessageQueue
 from ..wire.codes import ResponseCode
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 from .topics import queue_json
 
 MAX_QUEUES = 65_536
@@ -40,7 +40,7 @@ class ClientLocks:
         group, client_id, queues = found.get("consumerGroup"), found.get("clientId"), found.get("mqSet")
         if not (isinstance(group, str) and isinstance(client_id, str) and isinstance(queues, list)):
             expected = "expected consumerGroup, clientId and mqSet"
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"a lock of queues: {expected}")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"a lock of queues: {expected}")
         return group, sys.intern(client_id), list(self._known(queues[:MAX_QUEUES]))  # an owner is known by its identity
 
     def _known(self, queues: list[Any]) -> Iterator[MessageQueue]:

@@ -6,7 +6,7 @@ from ....consume.store import Store
 from ....store.format.properties import decode_properties, encode_properties
 from ..wire.codes import RequestCode, ResponseCode
 from .members import Members
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 from .sending import long_names
 
 REPLY_TO_CLIENT, PUSH_REPLY_TIME = "REPLY_TO_CLIENT", "PUSH_REPLY_TIME"
@@ -29,7 +29,7 @@ class Replies:
         producer = None if client_id is None else self._members.client(client_id)
         if producer is None:
             text = f"push reply message fail, channel of <{client_id}> not found."
-            raise Refused(ResponseCode.SYSTEM_ERROR, text)
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, text)
         now_ms = self._clock.now_ms()
         properties[PUSH_REPLY_TIME] = str(now_ms)
         fields = {name: request.command.fields[name] for name in PASSED_ON if name in request.command.fields}

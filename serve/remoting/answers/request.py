@@ -51,7 +51,7 @@ OF_ERRORS: tuple[tuple[type[FlightlogError], ResponseCode], ...] = (
 """The first one that an error is of."""
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """A request is refused with this code and this text, which the client sees."""
 
     def __init__(self, code: ResponseCode, text: str) -> None:
@@ -85,7 +85,7 @@ def _text(value: Any) -> str:
 
 def refusal(error: Exception) -> Answer:
     """The answer that says why."""
-    if isinstance(error, Refused):
+    if isinstance(error, CommandRefused):
         return Answer(code=error.code, remark=error.text)
     if isinstance(error, FlightlogError):
         for kind, code in OF_ERRORS:
@@ -107,7 +107,7 @@ class Request:
     def text(self, name: str, default: str | None = None) -> str:
         found = self.command.fields.get(name, default)
         if found is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is null")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is null")
         return found
 
     def whole(self, name: str, default: int | None = None) -> int:
@@ -117,7 +117,9 @@ class Request:
         text = self.text(name)
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(text) <= INT64_DIGITS):
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is no whole number: {text[:40]!r}")
+            raise CommandRefused(
+                ResponseCode.SYSTEM_ERROR, f"the custom field <{name}> is no whole number: {text[:40]!r}"
+            )
         return int(text)
 
     def is_set(self, name: str) -> bool:
@@ -128,4 +130,4 @@ class Request:
         try:
             return fastjson.decode(self.command.body)
         except ValueError as e:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is not understood: {e}") from e
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"the body is not understood: {e}") from e

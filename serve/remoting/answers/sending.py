@@ -21,7 +21,7 @@ from ...metrics.traffic import Traffic
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.command import Command, InvalidFrameError
 from ..wire.message_bytes import batch_messages
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 from .topics import CLUSTER, Topics
 from .transactions import RemotingTransactions
 
@@ -85,12 +85,12 @@ class Sending:
         try:
             found = list(batch_messages(request.command.body))
         except InvalidFrameError as e:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(e)) from e
+            raise CommandRefused(ResponseCode.MESSAGE_ILLEGAL, str(e)) from e
         if not found:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
+            raise CommandRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
         messages = [self._message(request, body, flag, properties) for flag, body, properties in found]
         if messages[0].topic.startswith(RETRY_TOPIC_PREFIX):
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
+            raise CommandRefused(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
         topic = await self._topics.for_sending(messages[0].topic, request.whole("defaultTopicQueueNums", 0))
         if messages[0].queue_id is None:
             queues = routable_queues(self._store.path, topic.name, topic.write_queue_count, "write_queue_count")

@@ -13,7 +13,7 @@ from ...brokers.off_loop import OffLoop
 from ..wire.codes import ResponseCode
 from ..wire.fastjson import ObjectKeys
 from .directory import Directory
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 
 CLUSTER = "DefaultCluster"
 AUTO_CREATE_TOPIC = "TBW102"
@@ -66,7 +66,7 @@ class Topics:
                 queues.append(found)
         if not brokers:
             text = f"No topic route info in name server for the topic: {name}"
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, text)
+            raise CommandRefused(ResponseCode.TOPIC_NOT_EXIST, text)
         return Answer.of({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": queues})
 
     def _queues(self, broker: Broker, name: str) -> dict[str, Any] | None:
@@ -103,7 +103,7 @@ class Topics:
     async def no_config(self, request: Request) -> Answer:
         """There are no orders of topics, which is what clients ask a name server's configuration for."""
         namespace, key = request.text("namespace", ""), request.text("key", "")
-        raise Refused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
+        raise CommandRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
 
     # -- as broker
 
@@ -140,7 +140,7 @@ class Topics:
         if found is not None:
             return found
         if not self._auto_create:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+            raise CommandRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
         most = self._store.settings.default_queue_count
         return await self._off_loop.run(self.made, name, min(max(queue_count, 1), most))
 
@@ -167,7 +167,7 @@ class Topics:
         found = self._store.topic(request.text("topic"))
         if found is None:
             text = f"No topic in this broker. topic: {request.text('topic')}"
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, text)
+            raise CommandRefused(ResponseCode.TOPIC_NOT_EXIST, text)
         return Answer.of(found.to_json())
 
     async def configs(self, request: Request) -> Answer:
@@ -179,7 +179,7 @@ class Topics:
         name = request.text("topic")
         topic = self._store.topic(name)
         if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+            raise CommandRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
         return await self._off_loop.run(self._statistics, topic)
 
     def _statistics(self, topic: Topic) -> Answer:
@@ -210,5 +210,7 @@ def _changed(attributes: dict[str, str], changes: str) -> dict[str, str]:
         elif change[0] == "-" and name:
             attributes.pop(name, None)
         else:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"attribute change {change[:80]!r}: expected +NAME=VALUE or -NAME")
+            raise CommandRefused(
+                ResponseCode.SYSTEM_ERROR, f"attribute change {change[:80]!r}: expected +NAME=VALUE or -NAME"
+            )
     return attributes

@@ -21,7 +21,7 @@ from ..wire.codes import RequestCode, ResponseCode
 from ..wire.command import InvalidFrameError
 from ..wire.message_bytes import record_of
 from .members import Members
-from .request import Answer, Refused, Request
+from .request import Answer, CommandRefused, Request
 
 RESOLUTIONS = {
     TRANSACTION_COMMIT: TransactionResolution.COMMIT,
@@ -44,7 +44,7 @@ class RemotingTransactions:
         def chosen(queues: Sequence[MessageQueue], _: Message) -> MessageQueue:
             named = [queue for queue in queues if queue.queue_id == message.queue_id]
             if message.queue_id is not None and not named:
-                raise Refused(ResponseCode.SYSTEM_ERROR, f"request queueId[{message.queue_id}] is illegal")
+                raise CommandRefused(ResponseCode.SYSTEM_ERROR, f"request queueId[{message.queue_id}] is illegal")
             return (named or queues)[0]
 
         message.uniq_key = properties.get("UNIQ_KEY")
@@ -68,7 +68,7 @@ class RemotingTransactions:
         half = self._store.message_at(request.whole("commitLogOffset"))  # of a life before this one
         is_it = half is not None and half.topic == HALF_TOPIC and half.uniq_key == transaction_id
         if half is None or not is_it or half.properties.get(PRODUCER_GROUP) != request.text("producerGroup"):
-            raise Refused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+            raise CommandRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         self.served.answer(half, resolution)
 
     def _ask(self, half: StoredMessage, transaction_id: str) -> bool:

@@ -35,7 +35,7 @@ class Intake:
         self.size = 0
 
 
-class LostError(Exception):
+class ClientLostError(Exception):
     """The connection was closed before the client answered."""
 
 
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
             task.cancel()
         for answer in self._asked.values():
             if not answer.done():
-                answer.set_exception(LostError("the client is gone"))
+                answer.set_exception(ClientLostError("the client is gone"))
         self._on_lost(self)
 
     def data_received(self, data: bytes) -> None:
@@ -145,10 +145,10 @@ class Connection(asyncio.Protocol):
         self.send(Command(code, next(self._opaque) & 0x7FFFFFFF, ONE_WAY, fields, body))
 
     async def ask(self, code: int, fields: Mapping[str, str], body: bytes, timeout_s: float) -> Command:
-        """Send a request of the server's own, and wait for its answer. Raises TimeoutError, LostError,
+        """Send a request of the server's own, and wait for its answer. Raises TimeoutError, ClientLostError,
         InvalidFrameError."""
         if self.is_lost:
-            raise LostError("the client is gone")
+            raise ClientLostError("the client is gone")
         opaque = next(self._opaque) & 0x7FFFFFFF
         answer = self._asked[opaque] = asyncio.get_running_loop().create_future()
         try:
