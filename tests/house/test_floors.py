@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +40,17 @@ def test_every_folder_of_the_root_is_a_known_room(house: House) -> None:
     folders = set(house.folders())
     assert folders <= set(FLOOR) | NO_ROOM
     assert folders >= REQUIRED_FOLDERS
+
+
+def test_contributing_names_every_room_and_the_rooms_inside(house: House) -> None:
+    text = (house.root / "CONTRIBUTING.md").read_text()
+    floors = {room: int(floor) for floor, room in re.findall(r"^\| (\d) \| `(\w+)/` \|", text, re.MULTILINE)}
+    assert floors == FLOOR
+    inside = re.findall(r"^\| `(\w+)/` \|[^|]*\| (.+) \|$", text, re.MULTILINE)
+    named = {room: {part.split("/`")[0].strip(" `") for part in parts.split(" · ")} for room, parts in inside}
+    files = [file for file in house.sources(".py") if file.name == "__init__.py" and len(file.parts) == 3]
+    there = {room: {file.parts[1] for file in files if file.parts[0] == room} for room in FLOOR}
+    assert named == {room: rooms for room, rooms in there.items() if rooms}
 
 
 def test_rooms_import_only_from_lower_floors(house: House) -> None:
