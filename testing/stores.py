@@ -32,10 +32,10 @@ def kill(store: Store) -> None:
     What was written stays in its files, as the page cache keeps it. The next open recovers the store, in this process
     too. Calls of other threads that wait for a sync raise StorePoisonedError. Put futures end with an error.
     """
-    store._store._maintenance.poison(InterruptedError("killed"))
+    store.message_store._maintenance.poison(InterruptedError("killed"))
     # A poisoned store whose log is flushed writes offsets, and how far its timers are.
-    store._store.offsets.save = _save_nothing  # type: ignore[method-assign]
-    store._store._delay_service.savers.clear()
+    store.message_store.offsets.save = _save_nothing  # type: ignore[method-assign]
+    store.message_store._delay_service.savers.clear()
     store.pop_service._save = _save_nothing  # type: ignore[method-assign]
     store.close()
 
@@ -75,5 +75,5 @@ class LogPositions(NamedTuple):
 
 def log_positions(store: Store) -> LogPositions:
     """Look at an open store. The values are read one after the other: they are exact while nothing puts or flushes."""
-    commit_log, dispatcher = store._store._log, store._store._dispatcher
+    commit_log, dispatcher = store.message_store._log, store.message_store._dispatcher
     return LogPositions(commit_log.end, commit_log.visible, commit_log.flushed, dispatcher.position)

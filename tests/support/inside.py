@@ -46,7 +46,7 @@ AnyStore = MessageStore | Store
 
 def engine(store: AnyStore) -> MessageStore:
     """The store that a Store holds."""
-    return store._store if isinstance(store, Store) else store
+    return store.message_store if isinstance(store, Store) else store
 
 
 def log(store: AnyStore) -> CommitLog:
@@ -59,7 +59,7 @@ def log_reader(store: AnyStore | ReadOnlyStore) -> LogReader:
 
 def active_segment(store: AnyStore) -> AppendSegment:
     """The segment that takes appends."""
-    active = engine(store)._log._active
+    active = log(store)._active
     assert active is not None
     return active
 
