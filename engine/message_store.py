@@ -98,7 +98,10 @@ class MessageStore(native.OrdinaryPut):
             table, index, deleted = dispatcher.table, dispatcher.index, dispatcher.deleted
 
             # The services, without their threads.
-            maintenance = StoreMaintenance(disk, path, settings, clock, commit_log, dispatcher, topics, found.session)
+            offsets = OffsetTable(disk, path, clock, commit_log.flush, lambda: commit_log.end)
+            maintenance = StoreMaintenance(
+                *(disk, path, settings, clock, commit_log, dispatcher, topics, offsets, found.session)
+            )
             flushing = FlushService(settings, clock, maintenance)
             undo.callback(flushing.stop)
             preparing = PrepareService(commit_log, flushing.dispatch_beside, wake_preparing)
@@ -135,8 +138,6 @@ class MessageStore(native.OrdinaryPut):
                 pre_put_hook or DelayHook(settings, park_timer=delay_service.timers.admission),
                 *(flushing, maintenance, topics, delay_service),
             )
-            offsets = OffsetTable(disk, path, clock, commit_log.flush, lambda: commit_log.end)
-            maintenance.retention.watch(offsets)
             topic_admin = TopicAdmin(
                 *(path, settings, topics, offsets, deleted, found.deleted_file),
                 *(reader.queues, maintenance.delete_topic, maintenance.poison),

@@ -268,10 +268,12 @@ def recover_store(
     lock.serve()
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
-    commit_log = CommitLog(disk, files, settings, clock, progress, start, wake_preparing, maps_appends=maps_appends)
+    commit_log = CommitLog(
+        *(disk, files, settings, clock, progress, start, wake_preparing),
+        maps_appends=maps_appends,
+        first_broken=BlockChecks(disk, path).first_broken if settings.check_blocks else None,  # stale seals are gone
+    )
     undo.callback(commit_log.close)
-    if settings.check_blocks:  # stale seals are gone by now
-        commit_log.reader.first_broken = BlockChecks(disk, path).first_broken
     dispatcher = Dispatcher(disk, commit_log, table, index, rules, progress, found.end)
     undo.callback(dispatcher.close)
     return RecoveredStore(

@@ -157,6 +157,7 @@ class Retention:
         clock: Clock,
         commit_log: CommitLog,
         dispatcher: Dispatcher,
+        offsets: OffsetTable,
         progress: ProgressPage,
         flush_queues_to: Callable[[int], None],
         flush_index: Callable[[KeyIndex], None],
@@ -169,7 +170,7 @@ class Retention:
         self._pins.due_below = 0
         self._trimmed_below = 0
         self._noted_pin: Path | None = None
-        self._offsets: OffsetTable | None = None
+        self._offsets = offsets
         self.consumption: Consumption | None = None
         """Set once, when the consumer groups of the store are there; before, nothing counts as consumed."""
         self._noted_unread = -1
@@ -179,10 +180,6 @@ class Retention:
     def is_disk_full(self) -> bool:
         """Whether puts are refused because the disk is full."""
         return self._rule.is_disk_full
-
-    def watch(self, offsets: OffsetTable) -> None:
-        """Warn of consumer groups that have yet to consume what is deleted."""
-        self._offsets = offsets
 
     def stop(self) -> None:
         """End retention: there are no further rounds."""
@@ -317,7 +314,7 @@ class Retention:
         for (topic, queue_id), _ in self._dispatcher.table.items():
             ids[topic].append(queue_id)
         entries_below = self._dispatcher.entries_below
-        for group, topics in self._offsets.by_group().items() if self._offsets is not None else ():
+        for group, topics in self._offsets.by_group().items():
             for topic, offsets in topics.items():
                 count = sum(entries_below((topic, i), offsets.get(i, 0), segment.end) for i in ids[topic])
                 if count:

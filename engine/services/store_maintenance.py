@@ -49,6 +49,7 @@ from ...store.state.progress import (
 from ..dispatch.dispatcher import Dispatcher
 from ..open.boot import WriterSession
 from ..open.shutdown_state import ABORT_FILE
+from ..topics.offset_table import OffsetTable
 from ..topics.topics import TopicTable
 from .retention import CleanUpReport, Retention
 
@@ -67,6 +68,7 @@ class StoreMaintenance:
         commit_log: CommitLog,
         dispatcher: Dispatcher,
         topics: TopicTable,
+        offsets: OffsetTable,
         session: WriterSession,
     ) -> None:
         self._disk, self._path, self._clock, self._settings = disk, path, clock, settings
@@ -84,7 +86,7 @@ class StoreMaintenance:
         self._begin = commit_log.end
         self._put_rate = RateMeter(clock.monotonic_s())
         self.retention = Retention(
-            *(disk, path, settings, clock, commit_log, dispatcher, session.progress),
+            *(disk, path, settings, clock, commit_log, dispatcher, offsets, session.progress),
             *(self._flush_queues_to, self._flush_index),
         )
         self._one_at_a_time = threading.Lock()

@@ -58,7 +58,7 @@ from ..state.progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
 from .atomic_append import AtomicAppend, AtomicRange, Commit, note_append_start
 from .column_records import ColumnRecords
 from .fast_path_conditions import FastPathConditions
-from .log_reader import LogReader
+from .log_reader import FirstBroken, LogReader
 from .poison import Poison, tell_room
 from .preparation import Preparation
 
@@ -92,12 +92,15 @@ class CommitLog:
         wake_preparing: Callable[[], object],
         *,
         maps_appends: bool,
+        first_broken: FirstBroken | None = None,
     ) -> None:
         """`wake_preparing`: see `Preparation.wake`. `maps_appends`: whether all file systems promise that a store
-        through a mapping of allocated blocks never fails."""
+        through a mapping of allocated blocks never fails. `first_broken`: see `LogReader`."""
         assert files.segment_size is not None
         make_segment = AppendSegment if maps_appends else CallSegment
-        self.reader = LogReader(disk, files, make_segment, check_crc_property=settings.check_crc_property)
+        self.reader = LogReader(
+            disk, files, make_segment, check_crc_property=settings.check_crc_property, first_broken=first_broken
+        )
         self._disk, self._folder, self.segment_size = disk, files.folders.main, files.segment_size
         self.preparation = Preparation(disk, files, settings, clock, make_segment, wake_preparing)
         self._settings, self._clock, self._progress = settings, clock, progress
