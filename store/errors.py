@@ -546,8 +546,7 @@ class SegmentGoneError(FileGoneError):
 
 
 class TooManyFilesError(DiskError):
-    """This process, or the machine, has no file descriptor left. Nothing is lost: the operation that needed one is
-    retried later."""
+    """This process, or the machine, has no file descriptor left. Nothing is lost: what needed one is retried later."""
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
