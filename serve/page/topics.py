@@ -78,12 +78,16 @@ def topic(asked: Asked) -> Answer:
         messages = list(reversed(read_some(asked.store, name, queue_id, start, stop)))
         older = start if start > first else None
     readers = [state for state in asked.store.groups().values() if name in state.topics]
-    queue_ids = sorted({*range(min(found.read_queue_count, MAX_ROUTED_QUEUES)), *bounds})
+    count = found.read_queue_count
+    queue_ids = sorted({*range(min(count, MAX_ROUTED_QUEUES)), *bounds})
+    queue_count = count + sum(each >= count for each in bounds)
     return asked.page(
         "topic.html",
         name,
         topic=found,
         queues=[(each, *bounds.get(each, (0, 0))) for each in queue_ids],
+        queue_count=queue_count,
+        unlisted_count=queue_count - len(queue_ids),
         queue_id=queue_id,
         messages=messages,
         older=older,

@@ -12,6 +12,7 @@ import pytest
 import flightlog
 from flightlog import Message
 from flightlog.serve.calls.clients import ConnectedClient
+from flightlog.serve.page import topics
 from flightlog.serve.page.groups import QueueRow, reasons
 from flightlog.serve.page.page import READS
 from flightlog.serve.page.shown import CLIP_SIZE, duration, size, time
@@ -43,6 +44,20 @@ def test_a_topic_shows_its_newest_messages_and_its_queues(browser: Browser) -> N
     assert "200 messages in 4 queues" in words
     assert "order-199" in words and "order-175" in words and "order-174" not in words
     assert "read by billing , mailer" in words
+
+
+def test_a_topic_says_how_many_empty_queues_are_not_listed(
+    browser: Browser, page: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those above 65,536 were left out without a word, and not counted."""
+    assert "not listed" not in browser.get("/topic?name=orders").words
+    page.store.create_topic("wide", 10)
+    page.store.put(Message("wide", b"x", queue_id=7))
+    monkeypatch.setattr(topics, "MAX_ROUTED_QUEUES", 3)
+    words = browser.get("/topic?name=wide").words
+    listed = [f"Queue {queue_id} " in words for queue_id in range(10)]
+    assert listed == [queue_id in (0, 1, 2, 7) for queue_id in range(10)]
+    assert "1 message in 10 queues" in words and "6 more queues without messages are not listed." in words
 
 
 def test_older_messages_of_a_queue_are_one_link_away(browser: Browser) -> None:
