@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from flightlog.tests.support import signals
 from flightlog.tools.bench.java_program import java_command
 
 MEMORY = ("-Xms64m", "-Xmx384m", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:-UsePerfData")
@@ -91,6 +92,7 @@ class RocketmqProcess:
                 stderr=output,
                 cwd=home,
                 env={**os.environ, "ROCKETMQ_HOME": str(home), "NAMESRV_ADDR": ""},
+                preexec_fn=signals.default_signals,
             )
 
     @property

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,12 @@ RETRIES = re.compile(
     r"\brerun|rerunfailures|\bflaky\b|pytest[-_]retry|--retries|--last-failed|--lf\b|\|\| *(make|pytest)"
 )
 """What would run a failed test once more: plugins, their options and marks, and a second start."""
+ENDING = frozenset(("HUP", "INT", "QUIT", "TERM"))
+"""Signals that a suite may have been started with ignored, and its children with it."""
+SENDS = re.compile(
+    r"\b(?:send_signal|os\.kill|os\.killpg|pthread_kill|raise_signal)"
+    r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"  # brackets in brackets, twice
+)
 
 
 def outcome(folder: Path, *arguments: str, **environment: str) -> tuple[dict[str, int], str]:
@@ -174,9 +181,61 @@ def test_nothing_is_retried() -> None:
     assert not marked
 
 
+def signals_sent(text: str) -> set[str]:
+    """Names of signals that a program may ignore, for it was started so, and that this code sends: "?" one that only
+    a variable knows."""
+    found = {"TERM"} if ".terminate()" in text else set[str]()
+    for given in SENDS.findall(text):
+        names = set(re.findall(r"\bSIG([A-Z0-9]+)", given))
+        found |= (names & ENDING) if names or re.search(r"\b\d+$", given) else {"?"}
+    return found
+
+
+def is_deaf(text: str, imported: Sequence[str]) -> bool:
+    """Whether it sends such a signal to a child that was not told to listen, or to itself."""
+    starts = re.search(r"\b(Popen|subprocess\.run|os\.fork)\(", text)
+    if any("default_signals" in each for each in ([text] if starts else [text, *imported])):
+        return False
+    return any(not re.search(rf"signal\.signal\(signal\.SIG{name}\b", text) for name in signals_sent(text))
+
+
 def test_a_child_that_a_test_interrupts_listens_to_interrupts() -> None:
     """`tail -f` of a test never ended where a shell had started the suite behind itself: SIGINT was ignored there."""
-    texts = {path.relative_to(ROOT): path.read_text() for path in (ROOT / "tests").rglob("*.py")}
-    interrupting = re.compile(r"send_signal\(signal\.SIG(INT|HUP|QUIT)")
-    deaf = [path for path, text in texts.items() if interrupting.search(text) and "default_signals" not in text]
+    tests = ROOT / "tests"
+    texts = {path: path.read_text() for path in tests.rglob("*.py") if path != Path(__file__).resolve()}
+    deaf = []
+    for path, text in texts.items():
+        modules = [
+            tests.joinpath(*name.split(".")) for name in re.findall(r"^from flightlog\.tests\.(\S+)", text, re.M)
+        ]
+        if is_deaf(text, [texts.get(module.with_suffix(".py"), "") for module in modules]):
+            deaf.append(str(path.relative_to(ROOT)))
     assert not deaf, f"{deaf}: expected preexec_fn=signals.default_signals where they start the child"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("child.send_signal(signal.SIGINT)", True),
+        ("os.kill(child.pid, signal.SIGHUP)", True),
+        ("os.killpg(os.getpgid(child.pid), signal.SIGTERM)  # all", True),
+        ("os.kill(child.pid, number)", True),
+        ("child.terminate()", True),
+        ("signal.pthread_kill(main, signal.SIGINT)", True),
+        ("signal.raise_signal(signal.SIGQUIT)", True),
+        ("os.kill(child.pid, signal.SIGKILL), os.killpg(pid, 0), os.kill(pid, 9)", False),
+        ("os.kill(pid, signal.SIGSTOP)\nos.kill(pid, signal.SIGCONT)", False),
+        ("signal.signal(signal.SIGINT, handler)\nos.kill(pid, signal.SIGINT)", False),
+        ("signal.signal(signal.SIGINT, handler)\nos.kill(pid, signal.SIGHUP)", True),
+        ("subprocess.Popen(command, preexec_fn=signals.default_signals).terminate()", False),
+    ],
+)
+def test_what_sends_a_signal_that_a_child_may_ignore(text: str, expected: bool) -> None:
+    """Only `send_signal` of a name was looked for, and neither `os.kill` nor SIGTERM."""
+    assert is_deaf(text, []) == expected
+
+
+def test_who_starts_a_child_tells_it_to_listen() -> None:
+    starter = "subprocess.Popen(command, preexec_fn=signals.default_signals)"
+    assert not is_deaf("child.terminate()", [starter])
+    assert is_deaf("subprocess.Popen(command).terminate()", [starter])

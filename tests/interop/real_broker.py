@@ -11,6 +11,7 @@ from pathlib import Path
 
 from flightlog.tests.cluster.processes import free_port
 from flightlog.tests.interop.harness import RocketMq, java_environment
+from flightlog.tests.support import signals
 
 BROKER = "org.apache.rocketmq.broker.BrokerStartup"
 NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
@@ -40,6 +41,7 @@ def _start(rocketmq: RocketMq, main_class: str, conf: Path, home: Path) -> tuple
             stderr=stdout,
             cwd=home,
             env={**java_environment(), "ROCKETMQ_HOME": str(home)},
+            preexec_fn=signals.default_signals,
         )
     deadline_s = time.monotonic() + START_LIMIT_S
     while STARTED not in output.read_text(errors="replace") and process.poll() is None:

@@ -29,6 +29,7 @@ from flightlog.serve.arguments import (
 from flightlog.serve.program import ServeOptions, run
 from flightlog.serve.remoting.wire.codes import RequestCode
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
+from flightlog.tests.support import signals
 from flightlog.tests.support.remoting_client import RemotingClient
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
 
@@ -42,7 +43,9 @@ SERVING = re.compile(r"serving \S+ on 127\.0\.0\.1:(\d+)")
 @contextmanager
 def served(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A running program, and its port."""
-    with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, preexec_fn=signals.default_signals
+    ) as process:
         try:
             assert process.stderr is not None
             lines = []

@@ -38,6 +38,7 @@ from flightlog.tests.serve.remoting.test_remoting_calls import PULL
 from flightlog.tests.serve.remoting.test_remoting_calls import a_send as remoting_send
 from flightlog.tests.serve.test_command import COMMAND
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
+from flightlog.tests.support import signals
 from flightlog.tests.support.remoting_client import RemotingClient
 from flightlog.tests.support.rocketmq_server import PATIENCE_S, ServedStore, deadline
 
@@ -326,7 +327,7 @@ def test_it_is_not_ready_from_sigterm_on_while_the_port_is_open(
 def test_the_program_serves_metrics_beside_clients(tmp_path: Path, assert_clean: AssertClean) -> None:
     path = tmp_path / "store"
     command = [*COMMAND, str(path), "--port", "0", "--metrics", "0", "--remoting", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=signals.default_signals) as process:
         try:
             assert process.stderr is not None
             lines = []

@@ -39,6 +39,7 @@ from flightlog.tests.serve.remoting.test_remoting_calls import a_send as remotin
 from flightlog.tests.serve.test_command import COMMAND
 from flightlog.tests.serve.test_metrics import get
 from flightlog.tests.serve.test_refusals import METADATA, a_receive, a_send
+from flightlog.tests.support import signals
 from flightlog.tests.support.remoting_client import RemotingClient
 from flightlog.tests.support.rocketmq_clients import PythonClients
 from flightlog.tests.support.rocketmq_server import PATIENCE_S, deadline
@@ -441,7 +442,9 @@ def test_a_store_that_is_locked_at_the_start_is_served_later(tmp_path: Path) -> 
     paths = [tmp_path / name for name in "ab"]
     command = [*COMMAND, *map(str, paths), "--port", "0", "--remoting", "0", "--topic", "orders:2"]
     with flightlog.open(paths[1], StoreSettings.small()) as locked, ExitStack() as undo:
-        process = undo.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        process = undo.enter_context(
+            subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=signals.default_signals)
+        )
         undo.callback(process.kill)
         assert process.stderr is not None
         port = next(found[1] for line in process.stderr if (found := re.search(r"serving .* on 127.0.0.1:(\d+)", line)))

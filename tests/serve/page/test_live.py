@@ -25,6 +25,7 @@ from flightlog.tests.serve.page.conftest import HOSTILE, Browser
 from flightlog.tests.serve.test_command import COMMAND, SERVING
 from flightlog.tests.serve.test_metrics import REMOTING
 from flightlog.tests.serve.test_refusals import METADATA
+from flightlog.tests.support import signals
 from flightlog.tests.support.remoting_client import RemotingClient, heartbeat
 from flightlog.tests.support.rocketmq_server import PATIENCE_S
 
@@ -102,7 +103,10 @@ def test_too_many_viewers_are_refused(browser: Browser) -> None:
 def test_the_program_shows_its_link_and_ends_its_streams(tmp_path: Path, assert_clean: AssertClean) -> None:
     path = tmp_path / "store"
     with subprocess.Popen(
-        [*COMMAND, str(path), "--port", "0", "--ui", "0", "--topic", "orders:1"], stderr=subprocess.PIPE, text=True
+        [*COMMAND, str(path), "--port", "0", "--ui", "0", "--topic", "orders:1"],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=signals.default_signals,
     ) as process:
         assert process.stderr is not None
         try:
@@ -130,6 +134,7 @@ def test_clients_of_both_protocols_are_members(tmp_path: Path, assert_clean: Ass
         [*COMMAND, str(path), *ports, "--topic", "orders:1", "--group", "billing:normal", "--group", "shipping:normal"],
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=signals.default_signals,
     ) as process:
         assert process.stderr is not None
         try:

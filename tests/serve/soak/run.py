@@ -21,6 +21,7 @@ import numpy
 import flightlog
 from flightlog.tests.serve.soak.clients import CONSUMERS, TOPIC
 from flightlog.tests.serve.soak.ledger import Account
+from flightlog.tests.support import signals
 
 QUEUES, PER_PROCESS, OFFICIAL_PART = 8, 50, 0.1
 SAMPLE_S, DRAIN_S, END_S = 60.0, 600.0, 120.0
@@ -36,7 +37,8 @@ def served(folder: Path) -> Iterator[tuple[int, str]]:
     command = [sys.executable, "-P", "-m", "flightlog", "serve", str(folder / "store"), "--port", "0"]
     command += ["--topic", f"{TOPIC}:{QUEUES}:fifo", "--group", f"{CONSUMERS[1]}:fifo"]
     log = folder / "serve.log"
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+    start = signals.default_signals
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, preexec_fn=start) as process:
         try:
             until_s = time.monotonic() + END_S
             while (found := re.search(r"127\.0\.0\.1:(\d+)", log.read_text())) is None:
