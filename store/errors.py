@@ -192,8 +192,8 @@ class ListenerResultError(UsageError):
 class InvalidMessageError(UsageError):
     """A message that no RocketMQ store would accept. Nothing was appended.
 
-    Of rows that are appended together, `row` is the number of the first one that is wrong, counted from 0, and `column`
-    its column; `reason` is the text without them.
+    Of rows that are appended together, `row` is the number of the first one that is wrong, counted from 0 (of those
+    beyond a limit, the one that is furthest beyond), and `column` its column; `reason` is the text without them.
     """
 
     def __init__(self, reason: str, *, row: int | None = None, column: str | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...store.errors import BodyTooLargeError, InvalidMessageError, RecordTooLargeError
+from ...store.errors import BodyTooLargeError, InvalidMessageError, QueueNotFoundError, RecordTooLargeError
 from ...store.format import property_names as props
 from ...store.format.properties import decode_properties
 from ...store.format.record import BLANK_SIZE, INT32_MAX, prepare
@@ -74,7 +74,7 @@ class Rows:
     def __init__(
         self, topic: str, given: Given, settings: StoreSettings, segment_size: int, *, sys_flag: int = 0
     ) -> None:
-        """Raises InvalidMessageError, or its subclass for the limit that is exceeded, with the first row at fault."""
+        """Raises InvalidMessageError, or its subclass for the limit that is exceeded, with a row at fault."""
         # Checks the topic as the put of a message does.
         self._template = prepare(Message(topic, b"", sys_flag=sys_flag), settings, segment_size)
         self._given = given
@@ -156,17 +156,26 @@ class Rows:
 
     def choose_queues(self, queue_for: Callable[[int | None], int], next_queues: Callable[[int], Integers]) -> None:
         """Choose the queue of every row as a put does. `queue_for` takes a queue id, or None for a row without one;
-        `next_queues` serves all rows at once if none has a queue id."""
+        `next_queues` serves all rows at once if none has a queue id. Raises QueueNotFoundError: for queue ids that the
+        topic has not, with the first row of the highest one."""
         if not self.count:
             return
         if not self.has_queue.any():
             self.queue_ids = next_queues(self.count)
             return
+        ids = np.where(self.has_queue, self.queue_ids, -1)
         if self.has_queue.all():
-            queue_for(int(self.queue_ids.max()))  # creates the queues below it, too
+            _check_highest(ids, queue_for)  # creates the queues below it, too
             return
-        asked = zip(self.queue_ids.tolist(), self.has_queue.tolist(), strict=True)
-        self.queue_ids = np.array([queue_for(queue_id if given else None) for queue_id, given in asked], np.int64)
+        chosen: list[int] = []
+        for queue_id in ids.tolist():
+            try:
+                chosen.append(queue_for(None if queue_id < 0 else queue_id))
+            except QueueNotFoundError:
+                if queue_id >= 0:
+                    _check_highest(ids, queue_for)  # is refused, too
+                raise
+        self.queue_ids = np.array(chosen, np.int64)
 
     def records(self) -> ColumnRecords:
         bodies, texts = self.bodies, self.texts
@@ -193,6 +202,14 @@ class Rows:
             )
             for row in range(self.count)
         ]
+
+
+def _check_highest(ids: Integers, queue_for: Callable[[int | None], int]) -> None:
+    row = int(ids.argmax())
+    try:
+        queue_for(int(ids[row]))
+    except QueueNotFoundError as e:
+        raise QueueNotFoundError(e.reason, row=row, column="partition") from None
 
 
 def _bytes(column: Ranges, row: int) -> bytes:

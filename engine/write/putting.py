@@ -375,7 +375,7 @@ class Putter:
             flag                              whole numbers
 
         A single number or text applies to every row. All rows are checked before the first one is appended; the error
-        names the first row at fault. About 1 MiB of rows at a time get the same store time. If any row has a property
+        names a row at fault. About 1 MiB of rows at a time get the same store time. If any row has a property
         that changes what a put does (WAIT, delays, light queues), all rows are put as messages.
 
         After a DiskFullError, the rows before it are stored: the error's `appended` has their places. Otherwise as

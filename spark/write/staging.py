@@ -1,7 +1,7 @@
 """Staged rows, between the tasks that write them and the commit that appends them: files in a shared folder.
 
     STAGING/JOB/part-PARTITION-ATTEMPT.arrow    an Arrow stream; each of its batches has one topic and one flag, which
-                                                its metadata names
+                                                its metadata names, with the row that has the highest queue id
 
 The driver creates the folder of a job. A task writes one file there and returns its name, length and CRC32C to the
 driver; the commit reads no other file. A task that fails removes its file, the end of a job its folder
@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import crc32c
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...engine.write.append_atomically import TopicColumns, checked_rows
 from ...store.errors import DamagedStoreError, DiskError, InvalidMessageError
@@ -27,14 +28,15 @@ from .write_columns import Group, Integers, WriteColumns
 STAGED_SIZE = 16 << 20
 """About how many bytes of rows a task collects by topic before it writes them."""
 READ_SIZE = 4 << 20
-TOPIC, SYS_FLAG = b"topic", b"sysFlag"
+TOPIC, SYS_FLAG, HIGHEST_ROW = b"topic", b"sysFlag", b"highestRow"
+QUEUE_COLUMN = "partition"
 
 
 class StagedFile:
-    """The name, rows, length and CRC32C of a task's file. Pickled."""
+    """The Spark partition of a task, and the name, rows, length and CRC32C of its file. Pickled."""
 
-    def __init__(self, path: Path, count: int, size: int, crc: int) -> None:
-        self.path, self.count, self.size, self.crc = path, count, size, crc
+    def __init__(self, partition: int, path: Path, count: int, size: int, crc: int) -> None:
+        self.partition, self.path, self.count, self.size, self.crc = partition, path, count, size, crc
 
 
 class _Checked:
@@ -97,7 +99,7 @@ class Stager:
         if not self._count:
             path.unlink(missing_ok=True)  # a job that is over has taken it along
             return None
-        return StagedFile(path, self._count, checked.size, checked.crc)
+        return StagedFile(partition, path, self._count, checked.size, checked.crc)
 
     def _write_held(self, file: _Checked, partition: int) -> None:
         for group, held in self._held.items():
@@ -109,12 +111,14 @@ class Stager:
                     self._check(group, rows)
                 except InvalidMessageError as e:
                     raise self._located(e, partition, int(numbers[e.row or 0]), group, rows) from None
-                numbers = numbers[len(rows) :]
                 if self._writer is None:
                     self._writer = pa.ipc.new_stream(pa.PythonFile(file, mode="w"), rows.schema)
                 about = {TOPIC: group[0].encode(), SYS_FLAG: str(group[1]).encode()}
+                if (highest := _highest_queue(rows)) is not None:
+                    about[HIGHEST_ROW] = str(numbers[highest]).encode()
                 self._writer.write_batch(rows, custom_metadata=about)
                 self._count += len(rows)
+                numbers = numbers[len(rows) :]
         self._held.clear()
         self._held_size = 0
 
@@ -126,17 +130,13 @@ class Stager:
     ) -> InvalidMessageError:
         """The error with the place of its row in the DataFrame. An error without a row is about the topic of the
         group."""
-        places = [f"Spark partition {partition}", f"row {row} (the first is 0)"]
-        if group is not None:
-            places.append(f"topic {group[0]!r}")
         column = error.column
         if error.row is not None and column is None:
             column = self._column_at_fault(group, rows.slice(error.row, 1))
         elif error.row is None and "topic" in self._columns.places:
             column = "topic"
-        if column is not None:
-            places.append(f"column {self._columns.name_of(column)!r}")
-        error.args = (f"{', '.join(places)}: {error.reason}",)
+        name = None if column is None else self._columns.name_of(column)
+        _tell_place(error, partition, row, None if group is None else group[0], name)
         error.row, error.column = row, column
         return error
 
@@ -149,6 +149,22 @@ class Stager:
                 except InvalidMessageError:
                     return column
         return None
+
+
+def _highest_queue(rows: Any) -> int | None:
+    """The first row with the highest queue id. A store that refuses the queue id of any row refuses this one."""
+    ids = rows.column(QUEUE_COLUMN)
+    return None if ids.null_count == len(ids) else int(pc.fill_null(ids, -1).to_numpy().argmax())
+
+
+def _tell_place(
+    error: InvalidMessageError, partition: int, row: int | None, topic: str | None, column: str | None
+) -> None:
+    places = [f"Spark partition {partition}"]
+    places += [] if row is None else [f"row {row} (the first is 0)"]
+    places += [] if topic is None else [f"topic {topic!r}"]
+    places += [] if column is None else [f"column {column!r}"]
+    error.args = (f"{', '.join(places)}: {error.reason}",)
 
 
 def _new_file(path: Path) -> BinaryIO:
@@ -181,9 +197,27 @@ def check_staged(files: Sequence[StagedFile]) -> None:
             )
 
 
-def staged_parts(files: Sequence[StagedFile]) -> Iterator[TopicColumns]:
-    """The rows of all files, in order."""
-    for staged in files:
-        with pa.OSFile(str(staged.path)) as file, pa.ipc.open_stream(file) as reader:
-            for rows, about in reader.iter_batches_with_custom_metadata():
-                yield TopicColumns(about[TOPIC].decode(), rows, int(about[SYS_FLAG]))
+class StagedParts:
+    """The rows of all files, in order, for an append; which of them it is at when it raises."""
+
+    def __init__(self, files: Sequence[StagedFile]) -> None:
+        self._files = files
+        self._at: tuple[int, str, int | None] | None = None
+        """The Spark partition and topic of the rows that were given last, and which has the highest queue id."""
+
+    def __iter__(self) -> Iterator[TopicColumns]:
+        for staged in self._files:
+            with pa.OSFile(str(staged.path)) as file, pa.ipc.open_stream(file) as reader:
+                for rows, about in reader.iter_batches_with_custom_metadata():
+                    topic, highest = about[TOPIC].decode(), about.get(HIGHEST_ROW)
+                    self._at = staged.partition, topic, None if highest is None else int(highest)
+                    yield TopicColumns(topic, rows, int(about[SYS_FLAG]))
+
+    def locate(self, error: InvalidMessageError) -> None:
+        """Give the error of an append the place of its row in the DataFrame, where it has a row: tasks regroup rows,
+        and of these numbers they keep that of the highest queue id."""
+        if self._at is None or error.row is None:
+            return
+        partition, topic, highest = self._at
+        error.row = highest if error.column == QUEUE_COLUMN else None
+        _tell_place(error, partition, error.row, topic, error.column)

@@ -32,6 +32,7 @@ from ...store.errors import (
     ConfigFileError,
     DamagedStoreError,
     FlightlogError,
+    InvalidMessageError,
     InvalidSettingsError,
     StoreLockedError,
 )
@@ -43,7 +44,7 @@ from ...store.state.progress import FLIGHTLOG_FOLDER
 from ..entry import entry
 from ..options.store_settings import SETTINGS
 from ..options.write_options import WriteOptions
-from .staging import StagedFile, Stager, check_staged, staged_parts
+from .staging import StagedFile, StagedParts, Stager, check_staged
 from .staging_folder import JOB_PREFIX, make_job_folder, remove_if_empty, remove_job, remove_stale
 from .write_columns import WriteColumns
 
@@ -175,6 +176,7 @@ def append_files(
         return
     check_staged(files)
     ledger = None if query is None else WriteLedger(root, query, settings)
+    parts = StagedParts(files)
     told: list[AtomicRange] = []
 
     def note(appended: AtomicRange) -> None:
@@ -188,13 +190,15 @@ def append_files(
                 text, extra = "%s: batch %d of query %s is there already", {"path": str(root), "batch": batch}
                 log.info(text, root, batch, query, extra=extra)
                 return
-            appended = store.append_atomically(staged_parts(files), note)
+            appended = store.append_atomically(parts, note)
             if ledger is not None:
                 ledger.note(batch, appended, done=True)
     except StoreLockedError:
         raise
     except BaseException as e:
         _settle(root, settings)
+        if isinstance(e, InvalidMessageError):
+            parts.locate(e)
         if not told:
             raise
         first = told[0].first_record

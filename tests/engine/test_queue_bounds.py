@@ -139,6 +139,22 @@ def test_which_topics_puts_made_is_kept_until_they_are_changed_or_deleted(
     assert_clean(tmp_path)
 
 
+@pytest.mark.parametrize("turn", [0, None], ids=["every row has one", "some take turns"])
+def test_columns_name_the_row_of_a_queue_that_is_not_there(
+    turn: int | None, kernel: str, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.create_topic("t", 4)
+        columns = {"value": [b"x"] * 5, "partition": [turn, 3, 4, 9, 9]}
+        with pytest.raises(
+            QueueNotFoundError, match=r"^column 'partition', row 3: .*'t' has 4 queues .* id 9\b"
+        ) as caught:
+            store.append_columns("t", columns)
+        assert (caught.value.row, caught.value.column) == (3, "partition")
+        assert store.queues() == {}
+    assert_clean(tmp_path)
+
+
 def test_a_topic_of_rocketmqs_counts_as_made_by_hand(
     golden_copy: Callable[[str], Path], assert_clean: AssertClean
 ) -> None:

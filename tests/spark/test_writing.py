@@ -22,7 +22,7 @@ from flightlog.spark.options.write_options import NAMES, parse_write_options
 from flightlog.spark.schema import SPARK_TYPES
 from flightlog.spark.write import staging as staging_module
 from flightlog.spark.write import writing
-from flightlog.spark.write.staging import StagedFile, Stager, check_staged
+from flightlog.spark.write.staging import StagedFile, StagedParts, Stager, check_staged
 from flightlog.spark.write.staging_folder import make_job_folder
 from flightlog.spark.write.write_columns import PASSED_OVER, TYPES, WriteColumns
 from flightlog.spark.write.writing import LEDGER_FILE, LogBatchWriter, WriteLedger, append_files
@@ -217,9 +217,32 @@ def test_a_queue_that_the_topic_does_not_have_fails_the_job_and_appends_nothing(
     before = bodies(path)
     rows = batch(topic=["t", topic], value=[b"fine", b"x"], partition=[0, partition])
     staged = stage(tmp_path / "job", [rows], "topic string, value binary, partition int")
-    with pytest.raises(QueueNotFoundError, match=topic):
+    with pytest.raises(QueueNotFoundError, match=ROW_1 + f"topic '{topic}', column 'partition': .*id {partition}\\b"):
         append_files(path, [staged], None, 0)
     assert bodies(path) == before
+
+
+@pytest.mark.parametrize("turn", [0, None], ids=["every row has one", "some take turns"])
+def test_a_commit_that_refuses_a_queue_names_the_row_as_spark_handed_it_over(
+    turn: int | None, path: Path, tmp_path: Path
+) -> None:
+    """The commit knows the topics' queues, and the tasks' rows only as they were regrouped: no row was told."""
+    with flightlog.open(path) as store:
+        store.create_topic("b", 4)
+    ids = [turn, 3] * 10_000
+    ids[11_111], ids[12_345] = 77, 1_234_567
+    rows = {"topic": ["a", "b"] * 10_000, "value": [b"x"] * 20_000, "Partition": ids}
+    table = pa.table(rows, pa.schema([("topic", pa.string()), ("value", pa.binary()), ("Partition", pa.int64())]))
+    text = "topic string, value binary, Partition bigint"
+    files = [
+        stage(tmp_path / "job", [batch(topic=["b"], value=[b"y"], Partition=[3])], text, partition=0),
+        stage(tmp_path / "job", table.to_batches(max_chunksize=1000), text, partition=3),
+    ]
+    said = r"^Spark partition 3, row 12345 \(the first is 0\), topic 'b', column 'partition': .*id 1234567\b"
+    with pytest.raises(QueueNotFoundError, match=said) as caught:
+        append_files(path, files, None, 0)
+    assert (caught.value.row, caught.value.column) == (12_345, "partition")
+    assert bodies(path) == BEFORE
 
 
 MAP = "map<string,string>"
@@ -394,13 +417,12 @@ def test_files_that_are_not_what_tasks_wrote_are_refused(files: list[StagedFile]
 def test_an_append_that_fails_leaves_a_sound_store_without_its_rows(
     files: list[StagedFile], path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
-    real = staging_module.staged_parts
+    class Parts(StagedParts):
+        def __iter__(self) -> Iterator[Any]:
+            yield from super().__iter__()
+            raise DiskError("the network's disk is gone")
 
-    def parts(staged: Any) -> Iterator[Any]:
-        yield from real(staged)
-        raise DiskError("the network's disk is gone")
-
-    monkeypatch.setattr(writing, "staged_parts", parts)
+    monkeypatch.setattr(writing, "StagedParts", Parts)
     with pytest.raises(DiskError, match="is gone"):
         append_files(path, files, None, 0)
     assert bodies(path) == BEFORE
