@@ -163,10 +163,10 @@ class Rows:
         if not self.has_queue.any():
             self.queue_ids = next_queues(self.count)
             return
-        ids = np.where(self.has_queue, self.queue_ids, -1)
         if self.has_queue.all():
-            _check_highest(ids, queue_for)  # creates the queues below it, too
+            _check_highest(self.queue_ids, queue_for)  # creates the queues below it, too
             return
+        ids = np.where(self.has_queue, self.queue_ids, -1)
         chosen: list[int] = []
         for queue_id in ids.tolist():
             try:
