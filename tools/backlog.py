@@ -11,7 +11,7 @@ from ..produce.transaction.stored_halves import open_half_messages
 from ..schedule.delay_level import LevelState
 from ..schedule.stored_timers import stored_timers
 from ..schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
-from ..store.disk.disk import RealDisk
+from ..store.disk.disk import Disk, RealDisk
 from ..store.format.record import DEAD_LETTER_PREFIX
 
 
@@ -35,9 +35,9 @@ class Backlog:
         return sum(state.pending for state in self.delays)
 
 
-def backlog(view: ReadOnlyStore, delays: tuple[LevelState, ...]) -> Backlog:
+def backlog(view: ReadOnlyStore, delays: tuple[LevelState, ...], disk: Disk | None = None) -> Backlog:
     """`delays` are those of its statistics. Raises ConfigFileError, DiskError."""
-    disk, queues = RealDisk(), view.queues()
+    disk, queues = disk if disk is not None else RealDisk(), view.queues()
     dead_letters: dict[str, int] = {}
     for (topic, _), (first, end) in queues.items():
         if topic.startswith(DEAD_LETTER_PREFIX) and first < end:

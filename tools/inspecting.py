@@ -140,12 +140,12 @@ def open_to_inspect(path: Path, disk: Disk | None = None, settings: StoreSetting
     return open_read_only(path, settings, disk=disk)
 
 
-def inspect(path: Path, settings: StoreSettings | None = None) -> StoreInfo:
+def inspect(path: Path, settings: StoreSettings | None = None, *, disk: Disk | None = None) -> StoreInfo:
     """Inspect the store at `path`. Raises StoreNotFoundError or DiskError."""
-    disk = RealDisk()
+    disk = disk if disk is not None else RealDisk()
     with open_to_inspect(path, disk, settings) as view:
         statistics = view.statistics()
-        waiting, unreadable = _backlog(view, statistics)
+        waiting, unreadable = _backlog(view, statistics, disk)
         report, end = view.report, view.end_physical_offset
         segments = []
         for segment in view.segments:
@@ -183,10 +183,10 @@ def inspect(path: Path, settings: StoreSettings | None = None) -> StoreInfo:
         )
 
 
-def _backlog(view: ReadOnlyStore, statistics: StoreStatistics) -> tuple[Backlog | None, str | None]:
+def _backlog(view: ReadOnlyStore, statistics: StoreStatistics, disk: Disk) -> tuple[Backlog | None, str | None]:
     """What waits, or why it is not known."""
     try:
-        return backlog(view, statistics.delays), None
+        return backlog(view, statistics.delays, disk), None
     except ConfigFileError as e:
         return None, str(e)
 
@@ -209,38 +209,40 @@ def _differing(disk: Disk, view: ReadOnlyStore, settings: StoreSettings) -> dict
     return dict(sorted(found.items()))
 
 
-def _index(disk: RealDisk, root: Path) -> IndexInfo:
+def _index(disk: Disk, root: Path) -> IndexInfo:
     folder = IndexFolder(disk, root, find_index_geometry(disk, root) or IndexGeometry())
     folder.load()
     keys = sum(header.next_entry - FIRST_ENTRY for header in folder.headers.values())
     return IndexInfo(len(folder.files), keys, folder.last_physical_offset or 0, list(map(str, folder.unreadable)))
 
 
-def folders_of(disk: RealDisk, root: Path) -> list[FolderInfo]:
+def folders_of(disk: Disk, root: Path) -> list[FolderInfo]:
     """The folders of a store. Raises DiskError."""
     found: list[FolderInfo] = []
     for entry in disk.list(root):
         if entry.is_folder:
             found.append(_folder(disk, entry.name, _files_below(disk, root / entry.name)))
-    found.append(_folder(disk, OTHER_FILES, (root / entry.name for entry in disk.list(root) if not entry.is_folder)))
+    others = ((root / entry.name, entry.size) for entry in disk.list(root) if not entry.is_folder)
+    found.append(_folder(disk, OTHER_FILES, others))
     return found
 
 
-def _folder(disk: RealDisk, name: str, paths: Iterator[Path]) -> FolderInfo:
+def _folder(disk: Disk, name: str, sizes: Iterator[tuple[Path, int]]) -> FolderInfo:
     files = size = allocated_size = 0
-    for path in paths:
+    for path, file_size in sizes:
         try:
-            size += path.stat().st_size
             allocated_size += disk.allocated_size(path)
         except FileNotFoundError:
             continue  # a live writer has renamed or removed it
+        size += file_size
         files += 1
     return FolderInfo(name, files, size, allocated_size)
 
 
-def _files_below(disk: RealDisk, folder: Path) -> Iterator[Path]:
+def _files_below(disk: Disk, folder: Path) -> Iterator[tuple[Path, int]]:
+    """Each with its size."""
     for entry in disk.list(folder):
         if entry.is_folder:
             yield from _files_below(disk, folder / entry.name)
         else:
-            yield folder / entry.name
+            yield folder / entry.name, entry.size

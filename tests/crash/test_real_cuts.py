@@ -32,6 +32,7 @@ def test_power_cuts(mode: FlushMode, root: None, tmp_path: Path, scale: Scale) -
     print(campaign.summary())
     # Something of every kind was met; how much depends on how busy the machine is.
     assert campaign.acknowledged > 10 * campaign.cuts
+    assert 0 < campaign.same_boots < campaign.cuts
     assert campaign.poisoned > campaign.cuts // 10
     assert campaign.delivered > campaign.cuts // 10
     assert (

@@ -32,8 +32,10 @@ from flightlog.store.log.commit_log import CommitLog
 from flightlog.store.segments.segment import AppendSegment
 from flightlog.store.state.progress import FLUSHED, ProgressPage
 from flightlog.tests.support.simulated_cuts import Campaign, CutError
+from flightlog.tools import inspecting
 
 if TYPE_CHECKING:
+    from flightlog import ReadOnlyStore
     from flightlog.tests.conftest import Scale
 
 PROGRAM = Path(__file__).parents[1] / "support" / "simulated_cuts.py"
@@ -118,6 +120,17 @@ def takes_the_progress_page_of_this_boot_for_exact(patch: pytest.MonkeyPatch) ->
     patch.setattr(read_only, "read_shutdown_state", spoilt)
 
 
+def has_an_info_that_takes_that_page_for_exact(patch: pytest.MonkeyPatch) -> None:
+    real = read_only.open_read_only
+
+    def spoilt(*arguments: Any, **how: Any) -> ReadOnlyStore:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            takes_the_progress_page_of_this_boot_for_exact(meanwhile)
+            return real(*arguments, **how)
+
+    patch.setattr(inspecting, "open_read_only", spoilt)
+
+
 def notes_what_levels_delivered_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     real = DelayLevels.save
 
@@ -150,6 +163,7 @@ MUTANTS = (
     takes_physical_offsets_for_positions,
     notes_the_log_as_flushed_before_it_is,
     takes_the_progress_page_of_this_boot_for_exact,
+    has_an_info_that_takes_that_page_for_exact,
     *OF_MESSAGES_FOR_LATER,
 )
 

@@ -20,6 +20,7 @@ from flightlog.tests.soak.places import Folder, Mounted
 from flightlog.tests.soak.programs import HUNG_S, EndedError, Line, Program, View, kill_if_alive
 from flightlog.tests.soak.telling import Head
 from flightlog.tests.soak.writer import GEOMETRY, THREADS
+from flightlog.tests.support import other_readers
 
 VIEWS = 2
 SIGKILL, SIGBUS = -9, -7
@@ -111,7 +112,9 @@ class Soak:
         is_cut = episode.end == "cut" and told.came
         self._report(episode, told)
         if is_cut:
-            self._place.lose_power()
+            boots_anew = self.counts["cuts"] % 2 == 1
+            self._place.lose_power(boots_anew=boots_anew)
+            self.counts["same boots"] += not boots_anew
         level = DURABLE if is_cut else STORED
         if not is_cut and told.came and episode.full and episode.end == "kill":
             self._look(level)  # while the disk is still full
@@ -202,6 +205,10 @@ class Soak:
         log = check_log(self._place.store, self.ledger, level)
         with flightlog.open_read_only(self._place.store) as view:
             check_queues(view, log, self.ledger, max(level, VISIBLE), is_whole=False)
+            try:
+                other_readers.agree(view)
+            except AssertionError as e:
+                raise Finding(f"beside a view: {e}") from e
 
     def _check(self, episode: Episode, level: int) -> None:
         store = self._place.store

@@ -63,6 +63,7 @@ def _summary(soak: Soak, passed_s: float, seed: int, findings: int) -> list[tupl
         ("checks of acknowledged messages", f"{counts['checks']}"),
         ("kills", f"{counts['kills']}"),
         ("power cuts", f"{counts['cuts']}"),
+        ("same boots", f"{counts['same boots']} of the power cuts were of the disk alone"),
         ("clean closes", f"{counts['closes']}"),
         ("torn tails", f"{counts['torn tails']} cut and kept aside"),
         ("full disks", f"{counts['full disks']}"),

@@ -23,7 +23,7 @@ class Folder:
         self.store = self.place / "store"
         self.place.mkdir()
 
-    def lose_power(self) -> None:
+    def lose_power(self, *, boots_anew: bool) -> None:
         raise NotImplementedError("a plain folder")
 
     def take_all_room(self) -> None:
@@ -48,11 +48,13 @@ class Mounted(Folder):
         self.store = self.place / "store"
         self._ballast = self.place / "ballast"
 
-    def lose_power(self) -> None:
-        """The writer has shut the file system down: mount it again, as after a start of the machine."""
+    def lose_power(self, *, boots_anew: bool) -> None:
+        """The writer has shut the file system down: mount it again, as after a start of the machine, or as a disk that
+        was away while the machine stayed on."""
         self._disk.__exit__(None)
         self._disk.__enter__()
-        boot_anew(self.store)
+        if boots_anew:
+            boot_anew(self.store)
 
     def take_all_room(self) -> None:
         descriptor = os.open(self._ballast, os.O_WRONLY | os.O_CREAT)

@@ -54,6 +54,7 @@ def test_a_soak_finds_nothing(soak: Soak, scale: Scale) -> None:
     assert found["findings"] == 0
     for what in ("kills", "power cuts", "full disks", "clean closes", "views"):
         assert found[what] > 0, f"{what}: {found}"
+    assert found["same boots"] == (found["power cuts"] + 1) // 2
     assert found["messages refused"] > 0
     assert found["checks of acknowledged messages"] > 100
 

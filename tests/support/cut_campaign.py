@@ -23,7 +23,7 @@ from typing import Any
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
-from flightlog.tests.support import mounts, process
+from flightlog.tests.support import mounts, other_readers, process
 from flightlog.tests.support.clocks import ClockAhead
 from flightlog.tests.support.cut_known import Known
 from flightlog.tests.support.cut_later import LEVELS
@@ -87,6 +87,8 @@ class Campaign:
         self.done: Counter[str] = Counter()
         """Acknowledged calls, or messages of them."""
         self.cuts = self.kills = self.checks = 0
+        self.same_boots = 0
+        """Cuts after which the image was mounted again as by the same boot of the machine."""
         self.poisoned = 0
         """Writers whose sync failed after the cut, and which then refused everything."""
         self.killed_by_pages = 0
@@ -156,8 +158,11 @@ class Campaign:
         self._count(order, came, line["end"])
         with self._disk as place:
             path = place / "store"
-            if order["end"] == "cut" and order["seed"] % 2:  # else the same kernel has mounted the disk again
-                mounts.boot_anew(path)
+            if order["end"] == "cut":
+                if order["seed"] % 2:
+                    mounts.boot_anew(path)
+                else:  # the same kernel has mounted the disk again
+                    self.same_boots += came
             if not (path / "commitlog").exists():
                 assert not known.must
                 return
@@ -165,6 +170,7 @@ class Campaign:
             if order["is_looked_at"]:
                 with flightlog.open_read_only(path) as view:
                     there = known.check(view)
+                    other_readers.agree(view)
             if order["is_recovered"]:
                 settings = _settings(order["geometry"], deliver_delayed=False)
                 with flightlog.open(path, settings) as store:
@@ -204,7 +210,8 @@ class Campaign:
 
     def summary(self) -> str:
         return (
-            f"{self._mode.name}, seed {self._seed}: {self.cuts} cuts, {self.kills} kills, {self.poisoned} poisoned, "
+            f"{self._mode.name}, seed {self._seed}: {self.cuts} cuts ({self.same_boots} without a new boot), "
+            f"{self.kills} kills, {self.poisoned} poisoned, "
             f"{self.killed_by_pages} of SIGBUS, {self.acknowledged} messages that had to be there, "
             f"{self.checks} checks, {self.delivered} delivered, {self.unreached} ended before; "
             f"acknowledged {dict(sorted(self.done.items()))}; "
