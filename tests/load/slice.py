@@ -1,7 +1,8 @@
 """Which test files touch clocks, threads, processes or sockets: their own code, fixtures of a conftest.py that they
 take, and modules of the tests that either imports.
 
-Left out are files that need Spark or RocketMQ. Judged by what the source names; nothing is imported.
+Left out are files that start a Java: tests beside a session of Spark, or RocketMQ. Judged by what the source names;
+nothing is imported.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ TOUCHING = frozenset(
 """Modules whose import alone counts."""
 OF_OS = frozenset(["fork", "forkpty", "kill", "killpg", "pipe", "pipe2", "posix_spawn", "wait", "waitid", "waitpid"])
 """Functions of `os` that do."""
-NEEDING = frozenset(("spark", "rocketmq", "rocketmq49", "live_rocketmq", "asked", "both_ways"))
-"""Fixtures of those that take minutes to start."""
+OF_JAVA = frozenset(("LiveRocketMq", "RocketMq", "SparkSession"))
+"""Types of what runs in a Java; a fixture that has to do with one names it, and so do the tests that take it."""
 HELPERS = "flightlog.tests."
 """What the names of the tests' own modules begin with."""
 
@@ -48,7 +49,7 @@ def chosen(tests: Path) -> list[Path]:
     try:
         return [path for path in sorted(tests.rglob("test_*.py")) if touches(path, tests)]
     finally:
-        for known in (_tree, _nodes, _module_touches, _touching_fixtures):
+        for known in (_tree, _nodes, _module_touches, _touching_fixtures, _starting_fixtures):
             known.cache_clear()  # else every later collection goes through them
         if collects:
             gc.enable()
@@ -56,10 +57,11 @@ def chosen(tests: Path) -> list[Path]:
 
 def touches(path: Path, tests: Path) -> bool:
     tree = _tree(path)
-    names = _names(tree)
-    if names & NEEDING or "pyspark" in _imported(tree):
-        return False
+    names, taken = _names(tree), _taken(tree)
     conftest = path.with_name("conftest.py")
+    starting = _starting_fixtures(conftest) if conftest.exists() else frozenset()
+    if names & OF_JAVA or taken & starting:
+        return False
     fixtures = _touching_fixtures(conftest, tests) if conftest.exists() else frozenset()
     return bool(names & fixtures) or _touches(tree, tests)
 
@@ -96,6 +98,16 @@ def _touching_fixtures(conftest: Path, tests: Path) -> frozenset[str]:
 
 
 @cache
+def _starting_fixtures(conftest: Path) -> frozenset[str]:
+    """Fixtures that start a Java, and those that take such a one."""
+    parts = [node for node in _tree(conftest).body if isinstance(node, ast.FunctionDef)]
+    found = {part.name for part in parts if _names(part) & OF_JAVA}
+    while more := {part.name for part in parts if part.name not in found and _taken(part) & found}:
+        found |= more
+    return frozenset(found)
+
+
+@cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
@@ -123,11 +135,14 @@ def _imported(tree: ast.AST) -> set[str]:
 
 def _names(tree: ast.AST) -> set[str]:
     """Every name that is used, arguments included, and what `usefixtures` names."""
+    return {node.id for node in _nodes(tree) if isinstance(node, ast.Name)} | _taken(tree)
+
+
+def _taken(tree: ast.AST) -> set[str]:
+    """The names of arguments, and what `usefixtures` names."""
     names = set[str]()
     for node in _nodes(tree):
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, ast.arg):
+        if isinstance(node, ast.arg):
             names.add(node.arg)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "usefixtures":
             names.update(str(argument.value) for argument in node.args if isinstance(argument, ast.Constant))

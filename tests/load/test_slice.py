@@ -24,6 +24,14 @@ def quiet():
 @pytest.fixture
 def beside():
     return Beside()
+
+@pytest.fixture
+def spark() -> SparkSession:
+    return session()
+
+@pytest.fixture
+def load(spark):
+    return spark.read
 """
 CHOSEN = {
     "clock": "import time\n",
@@ -37,14 +45,17 @@ CHOSEN = {
     "helper_of_helper": "from flightlog.tests.support import outer\n",
     "helper_beside": "from flightlog.tests.room import near\n",
     "child": "CHILD = 'outer.py'\n",
+    "word_of_spark": "import time\n\ndef test_one():\n    spark = asked = 1\n",
+    "client_of_rocketmq": "import socket\nimport rocketmq\n\ndef test_one():\n    rocketmq.send()\n",
+    "pyspark": "import time\n\ndef test_one():\n    import pyspark\n",
 }
 LEFT_OUT = {
     "pure": "import os\n\ndef test_one(quiet):\n    os.getpid()\n",
     "timely_words": "def test_one():\n    time = 'threading'\n",
     "quiet_helper": "from flightlog.tests.support import words\n",
     "spark": "import time\n\ndef test_one(spark):\n    pass\n",
-    "rocketmq": "import subprocess\n\ndef test_one(rocketmq):\n    pass\n",
-    "pyspark": "import time\n\ndef test_one():\n    import pyspark\n",
+    "load": "import time\n\ndef test_one(load):\n    pass\n",
+    "rocketmq": "import subprocess\n\ndef test_one(store: RocketMq):\n    pass\n",
 }
 
 
@@ -72,4 +83,6 @@ def test_files_of_the_suite() -> None:
     tests = Path(__file__).parents[1]
     names = {str(path.relative_to(tests)) for path in chosen(tests)}
     assert {"engine/test_life_threads.py", "engine/test_life_fork.py", "consume/test_consumer.py"} <= names
+    # A name of theirs, such as `asked`, was once taken for a fixture of RocketMQ's: they never ran under load.
+    assert {"engine/test_delete_beside.py", "serve/remoting/test_hostile_clients.py", "store/test_parallel.py"} <= names
     assert not [name for name in names if name.startswith("interop/")]
