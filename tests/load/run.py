@@ -3,7 +3,7 @@ of the machine?
 
 Forty processes at once are the load, each one test file under pytest; every file has its turn once a round, in random
 order. Odd rounds run with the kernel, even ones with the pure reference. Left out are tests marked `ci`, unless
-`--marked` says otherwise, and what needs Spark or RocketMQ (slice.py).
+`--marked` says otherwise, and what starts a Java (slice.py).
 
 The processes are forks of this one, which has imported what takes long. Each has a folder of its own
 for temporary files, removed as it ends. In `.load/` are the outcome of every file in every round (`results.jsonl`,

@@ -65,7 +65,7 @@ class Reopening:
         return self._history.clock
 
     def _view(self, disk: MemoryDisk, mark: Mark, was_cut: bool) -> Found:
-        """No writer is alive: a view, and of every fifth image verify, `info` and Spark's planner, find what the log
+        """No writer is alive: a view, and of every fifth image verify, `info` and Spark's readers, find what the log
         holds, whatever the page says."""
         with flightlog.open_read_only(self._history.root, disk=disk) as view:
             found = self._history.read_all(view, mark.offered, view.min_physical_offset)
