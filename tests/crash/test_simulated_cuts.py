@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flightlog import Message
 from flightlog.engine import read_only
 from flightlog.engine.delay.delay_levels import DelayLevels
 from flightlog.engine.open import shutdown_state
@@ -31,7 +32,10 @@ from flightlog.store import native
 from flightlog.store.log.commit_log import CommitLog
 from flightlog.store.segments.segment import AppendSegment
 from flightlog.store.state.progress import FLUSHED, ProgressPage
+from flightlog.tests.support import waiting_account
+from flightlog.tests.support.account import Place
 from flightlog.tests.support.simulated_cuts import Campaign, CutError
+from flightlog.tests.support.waiting_account import Cancellation, WaitingAccount, WaitingFound
 from flightlog.tools import inspecting
 
 if TYPE_CHECKING:
@@ -84,6 +88,23 @@ def test_simulated_cuts_of_messages_for_later(tmp_path: Path, scale: Scale) -> N
     runs = [run(tmp_path / kernel, part, 2, cuts, kernel, "--waiting") for part, kernel in enumerate(("c", "pure"))]
     sites = ", ".join(counted[3] for counted in runs)  # of both: a hundred cuts of one life may not meet each kind
     assert all(f"{kind} sync" in sites for kind in ("config", "timerlog", "timerwheel"))
+
+
+def test_a_cancellation_that_a_cut_took_need_not_be_there_when_its_recovery_is_killed() -> None:
+    """Seed 4712 took it for lost: a kill loses nothing, but the life's power had been cut before."""
+    account = WaitingAccount()
+    account.offered.append(Message("t", b"0 "))
+    account.cancellations.append(Cancellation(1, 500, False))
+    with pytest.raises(AssertionError, match="is lost, and the log goes on"):
+        waiting_account.check(account.mark(), WaitingFound(0), was_cut=False)
+    account.go_back(account.mark())
+    waiting_account.check(account.mark(), WaitingFound(0), was_cut=False)
+    behind = WaitingFound(0, {0: Place(0, ("t", 0), 0, 600)})
+    with pytest.raises(AssertionError, match="is lost, and the log goes on"):
+        waiting_account.check(account.mark(), behind, was_cut=False)
+    account.settle(WaitingFound(0, cancelled={1}))
+    with pytest.raises(AssertionError, match="is lost, and the log goes on"):
+        waiting_account.check(account.mark(), WaitingFound(0), was_cut=False)
 
 
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
