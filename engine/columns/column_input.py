@@ -72,12 +72,20 @@ class Rows:
     """The rows of one part. They are checked, but have no queues until `choose_queues`."""
 
     def __init__(
-        self, topic: str, given: Given, settings: StoreSettings, segment_size: int, *, sys_flag: int = 0
+        self,
+        topic: str,
+        given: Given,
+        settings: StoreSettings,
+        segment_size: int,
+        *,
+        sys_flag: int = 0,
+        first_row: int = 0,
     ) -> None:
-        """Raises InvalidMessageError, or its subclass for the limit that is exceeded, with a row at fault."""
+        """`first_row`: how many rows come before those of this part. Raises InvalidMessageError, or its subclass for
+        the limit that is exceeded, with a row at fault, counted in this part."""
         # Checks the topic as the put of a message does.
         self._template = prepare(Message(topic, b"", sys_flag=sys_flag), settings, segment_size)
-        self._given = given
+        self._given, self.first_row = given, first_row
         self.bodies = _ranges("value", given["value"])
         count = self.count = len(self.bodies)
         if not self.bodies.present().all():
@@ -164,7 +172,7 @@ class Rows:
             self.queue_ids = next_queues(self.count)
             return
         if self.has_queue.all():
-            _check_highest(self.queue_ids, queue_for)  # creates the queues below it, too
+            self._check_highest(self.queue_ids, queue_for)  # creates the queues below it, too
             return
         ids = np.where(self.has_queue, self.queue_ids, -1)
         chosen: list[int] = []
@@ -173,9 +181,16 @@ class Rows:
                 chosen.append(queue_for(None if queue_id < 0 else queue_id))
             except QueueNotFoundError:
                 if queue_id >= 0:
-                    _check_highest(ids, queue_for)  # is refused, too
+                    self._check_highest(ids, queue_for)  # is refused, too
                 raise
         self.queue_ids = np.array(chosen, np.int64)
+
+    def _check_highest(self, ids: Integers, queue_for: Callable[[int | None], int]) -> None:
+        row = int(ids.argmax())
+        try:
+            queue_for(int(ids[row]))
+        except QueueNotFoundError as e:
+            raise QueueNotFoundError(e.reason, row=self.first_row + row, column="partition") from None
 
     def records(self) -> ColumnRecords:
         bodies, texts = self.bodies, self.texts
@@ -202,14 +217,6 @@ class Rows:
             )
             for row in range(self.count)
         ]
-
-
-def _check_highest(ids: Integers, queue_for: Callable[[int | None], int]) -> None:
-    row = int(ids.argmax())
-    try:
-        queue_for(int(ids[row]))
-    except QueueNotFoundError as e:
-        raise QueueNotFoundError(e.reason, row=row, column="partition") from None
 
 
 def _bytes(column: Ranges, row: int) -> bytes:
@@ -254,4 +261,16 @@ def all_rows(
     topic: str, given: Any, settings: StoreSettings, segment_size: int, *, sys_flag: int = 0
 ) -> Sequence[Rows]:
     """Check all given rows, before any of them is appended. Returns a `Rows` for each part."""
-    return [Rows(topic, part, settings, segment_size, sys_flag=sys_flag) for part in parts_of(given)]
+    found: list[Rows] = []
+    first_row = 0
+    for part in parts_of(given):
+        try:
+            rows = Rows(topic, part, settings, segment_size, sys_flag=sys_flag, first_row=first_row)
+        except InvalidMessageError as e:
+            if e.row is not None:
+                e.row += first_row
+                e.args = InvalidMessageError(e.reason, row=e.row, column=e.column).args
+            raise
+        found.append(rows)
+        first_row += rows.count
+    return found

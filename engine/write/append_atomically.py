@@ -40,7 +40,7 @@ def checked_rows(part: TopicColumns, settings: StoreSettings, segment_size: int)
             raise InvalidMessageError(
                 f"topic {part.topic!r}: the property {name} asks for more than an append (a later delivery, another "
                 "queue, an inner batch). Take it out, or put such messages one by one",
-                row=row,
+                row=rows.first_row + row,
             )
     return found
 

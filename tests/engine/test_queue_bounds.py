@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import flightlog
 from flightlog import Message, Store, StoreSettings
 from flightlog.engine.write.append_atomically import TopicColumns
-from flightlog.store.errors import QueueNotFoundError
+from flightlog.store.errors import InvalidMessageError, QueueNotFoundError
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -152,6 +153,21 @@ def test_columns_name_the_row_of_a_queue_that_is_not_there(
             store.append_columns("t", columns)
         assert (caught.value.row, caught.value.column) == (3, "partition")
         assert store.queues() == {}
+    assert_clean(tmp_path)
+
+
+def test_an_arrow_table_of_chunks_has_its_rows_counted_through(tmp_path: Path, assert_clean: AssertClean) -> None:
+    """They were counted from the beginning of their chunk: row 6 was told as 1."""
+    first = pa.table({"value": [b"x"] * 5, "partition": [0] * 5})
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.create_topic("t", 4)
+        for row, said in (
+            ({"value": [b"x", None], "partition": [0, 0]}, "column 'value', row 6: no body"),
+            ({"value": [b"x", b"x"], "partition": [0, 9]}, "column 'partition', row 6: "),
+        ):
+            with pytest.raises(InvalidMessageError, match=said) as caught:
+                store.append_columns("t", pa.concat_tables([first, pa.table(row)]))
+            assert caught.value.row == 6
     assert_clean(tmp_path)
 
 
