@@ -45,9 +45,10 @@ INCOMPLETE_FILE = "copy-is-incomplete"
 writing."""
 BACKUP_FILE = "backup.json"
 STAGING_FOLDER = "staging"
+TLS_FOLDER = "tls"
 NOT_COPIED = frozenset({LOCK_FILE, "lost+found"})
-NOT_COPIED_OF_OURS = frozenset({BACKUP_FILE, BACKUP_FILE + ".bak", BACKUP_FILE + ".tmp", STAGING_FOLDER})
-"""In `flightlog/`: what tells of the copy itself, and the rows of running Spark jobs."""
+NOT_COPIED_OF_OURS = frozenset({BACKUP_FILE, BACKUP_FILE + ".bak", BACKUP_FILE + ".tmp", STAGING_FOLDER, TLS_FOLDER})
+"""In `flightlog/`: what tells of the copy itself, the rows of running Spark jobs, and the private keys of a server."""
 FIRST = ("timerwheel", CONSUME_QUEUE_FOLDER, "batchconsumequeue", INDEX_FOLDER)
 """Before everything else: these point into other files than the log, too."""
 MORE_PASSES = 20

@@ -161,6 +161,19 @@ def test_after_a_kill_the_next_backup_completes_it(tmp_path: Path, assert_clean:
     assert_clean(restored(out))
 
 
+@pytest.mark.parametrize("copy", [flightlog.backup, flightlog.copy_store])
+def test_the_keys_of_a_server_stay_where_they_are(
+    copy: Callable[[Path, Path], object], tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    path, out = tmp_path / "store", tmp_path / "out"
+    fill(path, 0, 10)
+    (path / "flightlog" / "tls").mkdir()
+    (path / "flightlog" / "tls" / "ca-key.pem").write_bytes(b"secret")
+    copy(path, out)
+    assert not [found for found in out.rglob("*") if found.is_file() and b"secret" in found.read_bytes()]
+    assert_clean(out)
+
+
 def test_a_full_disk_leaves_a_backup_to_go_on_with(tmp_path: Path, assert_clean: AssertClean) -> None:
     path, out = tmp_path / "store", tmp_path / "out"
     fill(path, 0, 300)
