@@ -19,6 +19,7 @@ from ...store.disk.disk import Disk, RealDisk
 from ...store.disk.lock import StoreLock
 from ...store.errors import RocksDbQueuesError, StoreChangingError, StoreNotFoundError
 from ...store.settings import StoreSettings
+from ...store.state.format_version import FormatVersion
 from ...store.state.rocksdb import has_rocksdb_files
 from ..message_store import MessageStore
 from ..open.recovery import rebuild_path
@@ -65,8 +66,9 @@ def repair(path: str | os.PathLike[str], settings: StoreSettings | None = None, 
     same size, which has the property `FLIGHTLOG_LOST`, so that queue offsets stay. Everything that is changed is kept
     in `flightlog/repair-TIME/`. Where bytes in the middle of the log are no records, nothing is changed: use `salvage`.
 
-    Durable when it returns. Raises StoreLockedError with `write` while a writer has the store open, StoreNotFoundError,
-    RocksDbQueuesError, what `flightlog.open` raises, and DiskError.
+    Durable when it returns. Raises, with `write`, StoreLockedError while a writer has the store open and
+    NewerFormatError for the store of a newer flightlog; StoreNotFoundError, RocksDbQueuesError, what `flightlog.open`
+    raises, and DiskError.
     """
     root = checked_folder("path", path)
     check_settings(settings)
@@ -79,6 +81,7 @@ def repair(path: str | os.PathLike[str], settings: StoreSettings | None = None, 
         found, plan, _ = _look(disk, root, settings)
         return _report(root, found, plan)
     StoreLock.acquire(root).release()  # refuse beside a writer before everything is read; a view reads without the lock
+    FormatVersion(disk, root).refuse_newer()
     found, plan, state = _look(disk, root, settings)
     report, rounds = _report(root, found, plan), 0
     report.is_written, report.after = True, found
@@ -88,6 +91,8 @@ def repair(path: str | os.PathLike[str], settings: StoreSettings | None = None, 
         try:
             if state.is_stale(disk):
                 raise StoreChangingError(f"{root}: another program wrote it meanwhile: repair it again")
+            if plan.rebuilds:  # before the note that writers of earlier versions pass over
+                FormatVersion(disk, root).save()
             _change(disk, root, plan, backup)
         finally:
             lock.release()

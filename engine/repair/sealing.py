@@ -22,6 +22,7 @@ from ...store.seal.open_seal import OpenSeal
 from ...store.seal.seal import Seal, make_seal, read_seal, seal_fits, write_seal
 from ...store.segments.segment import Segment
 from ...store.settings import StoreSettings
+from ...store.state.format_version import FormatVersion
 from ..open.shutdown_state import ShutdownState
 from ..read_only import ReadOnlyStore
 
@@ -50,8 +51,9 @@ def seal(path: str | os.PathLike[str], settings: StoreSettings | None = None, *,
     `verify` then finds any byte of the log that changes, and `StoreSettings(check_blocks=True)` has reads find it. The
     seals hold until another program writes the store; those of full segments also after that.
 
-    Durable when it returns; what is sealed is synced first. Raises StoreLockedError with `write` while a writer has the
-    store open, StoreNotFoundError and DiskError.
+    Durable when it returns; what is sealed is synced first. Raises, with `write`, StoreLockedError while a writer has
+    the store open and NewerFormatError for the store of a newer flightlog; StoreNotFoundError, ConfigFileError for a
+    format version that makes no sense, and DiskError.
     """
     root = checked_folder("path", path)
     check_settings(settings)
@@ -63,6 +65,7 @@ def seal(path: str | os.PathLike[str], settings: StoreSettings | None = None, *,
     ReadOnlyStore(root, disk, settings or StoreSettings()).close()  # before the lock makes a file in what is no store
     lock = StoreLock.acquire(root)
     try:
+        FormatVersion(disk, root).refuse_newer()
         with ReadOnlyStore(root, disk, settings or StoreSettings()) as view:
             return _seal(disk, view, SealReport(root, True))
     finally:

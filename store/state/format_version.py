@@ -1,4 +1,4 @@
-"""Which format our own folder is in: `flightlog/format.json`, `{"version": 1}`.
+"""Which format our own folder is in: `flightlog/format.json`, `{"version": 2}`.
 
 RocketMQ's files have versions of their own; this is that of all that lies in `flightlog/`: progress page, seals, notes.
 
@@ -6,7 +6,19 @@ RocketMQ's files have versions of their own; this is that of all that lies in `f
   newer one: a file that it does not know would be left behind its own appends.
 - Views, tools and Spark read such a store, and warn: what they do not know there tells them nothing.
 - A store without the note was written before there was one (0), or by RocketMQ.
-- Versions: 0, before the note; 1, the same files and the note.
+- A version adds to the one before it, and changes nothing: to raise a store converts nothing, and every file is read
+  where it is, whatever the version. The note is a bound for writers, not a list of what is there: builds between the
+  two wrote files of version 2 under version 1.
+
+    0   before the note: progress, log-start, geometry.json, seals/, open-seal, held, cut-OFFSET, deleted-topics.json,
+        auto-topics.json, spark-queries.json, staging/
+    1   format.json
+    2   starts: groups' messages in process, positions, failed attempts. redriven.json. rebuild: the next open reads the
+        whole log. A writer of version 1 would pass all three over, and append behind them. And what no writer has to
+        know: repair-TIME/, backup.json, tls/
+
+The table of the folder in docs/format.md says of each file since which version it is; tests hold every store that they
+write, and the golden ones, to it. A slot, field or word that older writers would get wrong counts VERSION up, too.
 """
 
 from __future__ import annotations
@@ -20,7 +32,7 @@ from ..errors import ConfigFileError, NewerFormatError
 from .progress import FLIGHTLOG_FOLDER
 
 FORMAT_FILE = "format.json"
-VERSION = 1
+VERSION = 2
 
 log = logging.getLogger("flightlog.store")
 

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flightlog.consume.deduplication import seen_file
 from flightlog.consume.group.local_progress import OFFSETS_FILE as LOCAL_OFFSETS_FILE
+from flightlog.consume.retry import starts
+from flightlog.consume.retry.redrive_notes import REDRIVEN_FILE
+from flightlog.engine.backup.store_copy import BACKUP_FILE, INCOMPLETE_FILE
 from flightlog.engine.open.boot import KNOWN_NAMES
 from flightlog.engine.open.shutdown_state import ABORT_SIZE
 from flightlog.engine.open.truncation import CUT_PREFIX
@@ -96,6 +100,9 @@ NUMBERS: dict[str, int | str] = {
     "block of a seal": seal.BLOCK_SIZE,
     "open-seal slot": open_seal.SLOT.size,
     "held, bytes": atomic_append.NOTE_SIZE,
+    "starts slot": starts.SLOT_SIZE,
+    "header of seen, bytes": len(seen_file.HEADER),
+    "record of seen": seen_file.RECORD.size,
 }
 
 
@@ -127,6 +134,7 @@ def test_the_words_of_the_progress_page_are_told_in_order() -> None:
             LEDGER_FILE,
             STAGING_FOLDER,
         ),
+        *(starts.STARTS_FILE, REDRIVEN_FILE, BACKUP_FILE, INCOMPLETE_FILE, seen_file.FILE, seen_file.NEXT_FILE),
     ],
 )
 def test_every_file_is_told(name: str) -> None:
