@@ -295,8 +295,10 @@ def told(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Iterator[Told]:
 def assert_clean() -> AssertClean:
     """Verify a store that nobody has open, and return the report for more questions."""
     import flightlog
+    from flightlog.tests.support.own_files import rows_in
 
     def check(path: Path) -> VerifyReport:
+        rows_in(path)
         with flightlog.open_read_only(path) as view:
             report = view.verify()
         assert report.is_clean, "\n".join(map(str, report.findings))

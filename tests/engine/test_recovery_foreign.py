@@ -69,13 +69,13 @@ def test_what_another_program_appended_is_there(
 ) -> None:
     put(tmp_path, clock, *range(100))
     known = notes(tmp_path)
-    shutil.copytree(tmp_path / "consumequeue", tmp_path / "flightlog" / "old")
+    shutil.copytree(tmp_path / "consumequeue", tmp_path / "old")
     put(tmp_path, clock, *range(100, 200))
     make_foreign(tmp_path, known, killed=killed)
     if with_queues != "all":
         shutil.rmtree(tmp_path / "consumequeue")
     if with_queues == "old":
-        (tmp_path / "flightlog" / "old").rename(tmp_path / "consumequeue")
+        (tmp_path / "old").rename(tmp_path / "consumequeue")
     expected = LastWriter.ROCKETMQ_KILLED if killed else LastWriter.ROCKETMQ_CLOSED
     with flightlog.open_read_only(tmp_path) as view:
         assert view.shutdown_state.last_writer is expected
