@@ -224,8 +224,8 @@ class StoreSettings:
     """Bytes of queue entries that a get scans, or more if more messages are requested (`maxFilterMessageSize`)."""
     retention_hours: int | None = None
     """How many hours after its last write a full segment may be removed (`fileReservedTime`, there 72). None: nothing
-    is ever deleted automatically, however full the disk is, and the following settings have no effect. The last segment
-    always stays, and so do segments that a reader of this process pins."""
+    is deleted for its age or for lack of room, and `delete_when` and the `disk_` settings have no effect. The last
+    segment always stays, and so do segments that a reader of this process pins."""
     retention_bytes: int | None = None
     """How many bytes of the log are kept: the oldest full segments are removed, at any hour and whatever their age, as
     long as at least so many bytes remain. It works with and without `retention_hours`. None: no such limit."""

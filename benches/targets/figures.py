@@ -49,6 +49,7 @@ SCAN_TARGETS: dict[str, tuple[float, ...]] = {
     "count": (1.5,),
     "queues": (0.2,),
     "write": (0.9,),
+    "append": (0.9,),
     **{f"subscribe {share} %": (target,) for share, target in ((1, 0.2), (10, 0.35), (30, 0.5))},
     **{f"pushed {share} %": (target,) for share, target in ((1, 0.2), (10, 0.35), (30, 0.5))},
     "window": (0.5,),

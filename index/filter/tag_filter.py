@@ -25,7 +25,7 @@ ALL = "*"
 SEPARATOR = "||"
 LOW_32_BITS = 0xFFFFFFFF
 SQL = re.compile(
-    r"[<>=]\s*(?:['\w]|[+-]?\.?\d)|\s(?:IN\s*\(|BETWEEN\s.*\sAND\s|IS\s+(?:NOT\s+)?NULL\b|(?:CONTAINS|STARTSWITH|ENDSWITH|LIKE)\s*')",
+    r"[<>=]\s*['\w.+-]|\s(?:IN\s*\(|BETWEEN\s.*\sAND\s|IS\s+(?:NOT\s+)?NULL\b|(?:CONTAINS|STARTSWITH|ENDSWITH|LIKE)\s*')",
     re.IGNORECASE,
 )
 """A comparison of RocketMQ's SQL filters: taken for a tag it would leave out every message. Only looked for in what has

@@ -91,7 +91,12 @@ READS: list[Row] = [
         "V", "tags", "flightlog.sql(", *(lambda s, t=t: s.read("t", tags=t) for t in ("a IS NOT NULL", "a in ('b')"))
     ),
     *each("V", "tags", "flightlog.sql(", lambda s: s.get("t", 0, 0, tags="color between 1 and 5")),
-    *each("V", "tags", "flightlog.sql(", *(lambda s, t=t: s.read("t", tags=t) for t in ("a > -5", "a >= .5"))),
+    *each(
+        "V",
+        "tags",
+        "flightlog.sql(",
+        *(lambda s, t=t: s.read("t", tags=t) for t in ("a > -5", "a >= .5", "a = -b", "a > - 5")),
+    ),
     *each(
         *("V", "tags", "flightlog.sql("),
         *(lambda s, w=w: s.read("t", tags=f"a {w} 'b'") for w in ("CONTAINS", "not startswith", "ENDSWITH", "like")),

@@ -142,6 +142,7 @@ def test_pyright_finds_a_misspelled_name_and_knows_every_type_of_the_face(house:
     finished = subprocess.run(
         [*command, program, sound], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
+    assert finished.stdout, finished.stderr
     told = json.loads(finished.stdout)["generalDiagnostics"]
     found = [(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in told]
     assert found == [("program.py", 3), ("program.py", 4)], finished.stdout

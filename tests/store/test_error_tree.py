@@ -22,7 +22,7 @@ import importlib, json, pkgutil
 import flightlog
 
 lacking = {}
-for module in pkgutil.walk_packages(flightlog.__path__, "flightlog."):
+for module in pkgutil.walk_packages(flightlog.__path__, "flightlog.", onerror=lambda name: None):
     try:
         importlib.import_module(module.name)
     except ModuleNotFoundError as e:

@@ -56,7 +56,8 @@ SCANS = (
     ScanQuery("topics", "groupBy(topic)", "topic", PARQUET),
     ScanQuery("count", "count()", "partition", PARQUET),
     ScanQuery("queues", "count() by the table of queues", "", PARQUET),
-    ScanQuery("write", "write to Parquet", "", PARQUET),
+    ScanQuery("write", "read and write to Parquet", "", PARQUET),
+    ScanQuery("append", "write Parquet's rows to a store", "", PARQUET),
 )
 SELECTIONS = (
     *(
@@ -105,21 +106,22 @@ class Scanner:
         if answer != expected:
             raise DifferentAnswersError(f"{self._store.path}: {query.text}: {expected}, now {who} says {answer}")
         figures = {} if math.isnan(usage.cpu_s) else {CPU: usage.cpu_s}
-        if who == OWN and not math.isnan(usage.read_size):
+        if who == OWN and query.name != "append" and not math.isnan(usage.read_size):
             figures[READ_PART] = 100 * usage.read_size / self._store.size
         return Sample(self._store.count, seconds, seconds, figures=figures)
 
     def _timed(self, query: ScanQuery, who: str) -> tuple[Any, float, Usage]:
         before, started_s = usage_below(os.getpid()), time.perf_counter()
-        if who == PARQUET:
+        if who == PARQUET or query.name == "append":
             frame = self._spark.read.parquet(str(self._parquet))
         else:
             frame = self._ours(query.columns, query.narrowing if who == OWN else {})
-        answer = self._answer(query, frame)
+        answer = self._answer(query, frame, who)
         seconds = time.perf_counter() - started_s
         usage = usage_below(os.getpid()) - before
-        if query.name == "write":
-            answer = self._spark.read.parquet(str(self._written)).count()
+        if query.name in ("write", "append"):
+            is_store = query.name == "append" and who == OWN
+            answer = self._spark.read.format("flightlog" if is_store else "parquet").load(str(self._written)).count()
             shutil.rmtree(self._written)
         return answer, seconds, usage
 
@@ -131,7 +133,7 @@ class Scanner:
         reader = self._spark.read.format("flightlog").options(**narrowing)
         return (reader.option("columns", columns) if columns else reader).load(str(self._store.path))
 
-    def _answer(self, query: ScanQuery, frame: DataFrame) -> Any:
+    def _answer(self, query: ScanQuery, frame: DataFrame, who: str) -> Any:
         from pyspark.sql import functions as f
 
         lengths = f.sum(f.length("value"))
@@ -149,6 +151,9 @@ class Scanner:
                 return frame.agg(f.sum("count")).collect()[0][0] if "count" in frame.columns else frame.count()
             case "write":
                 frame.write.parquet(str(self._written))
+                return None
+            case "append":
+                frame.write.format("flightlog" if who == OWN else "parquet").mode("append").save(str(self._written))
                 return None
             case "window":
                 begin, end = (f.timestamp_millis(f.lit(ms)) for ms in self._store.window_ms)
